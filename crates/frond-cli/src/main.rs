@@ -91,7 +91,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn every_subcommand_has_arguments_that_clap_takes() {
+    fn clap_accepts_the_arguments_of_every_subcommand() {
         super::Frond::command().debug_assert();
     }
 }

@@ -64,7 +64,7 @@ mod tests {
     use crate::schema::{Column, EncodedRow, Index, Value};
 
     #[test]
-    fn parts_end_where_the_columns_do() {
+    fn layout_parts_match_the_columns() {
         let column = |name, kind| Column { name, kind };
         let table = Table {
             name: "t",

@@ -147,7 +147,7 @@ mod armed {
     }
 
     #[test]
-    fn scenarios_hold_where_nothing_is_planted() {
+    fn scenarios_hold_without_planted_bugs() {
         scenarios::all(0);
     }
 

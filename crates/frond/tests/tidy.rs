@@ -270,7 +270,7 @@ fn licences_are_named_in_one_way() {
 }
 
 #[test]
-fn unsafe_code_is_where_it_is_expected_and_argued_for() {
+fn unsafe_code_is_only_in_listed_places_and_justified() {
     let mut wrong = Vec::new();
     let mut met = BTreeSet::new();
     for File { path, text } in sources() {

@@ -144,7 +144,7 @@ fn tsv_escapes_and_nulls() {
 }
 
 #[test]
-fn json_lines_keep_what_is_written() {
+fn json_values_are_kept_verbatim() {
     let text = r#"{"id": 1, "t": "a\nb\u00e9", "n": null, "x": [1, {"y": 2.50}], "ok": true}
 
 {"z": 1e400, "id": "2"}"#;

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_comes_once() {
+    fn a_shuffle_returns_every_number_once() {
         for n in [1, 2, 3, 10, 255, 256, 257, 65_537] {
             let shuffle = Shuffle::new(n, n);
             let mut all: Vec<u64> = (0..n).map(|number| shuffle.of(number)).collect();

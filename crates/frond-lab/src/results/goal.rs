@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn debts_count_where_they_were_paid() {
+    fn goals_use_quiesced_costs_if_measured() {
         let paid = |row: Row, cpu, written| Row {
             cpu_us_op_quiesced: Some(cpu),
             wr_b_op_quiesced: Some(written),

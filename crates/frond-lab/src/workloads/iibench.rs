@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_as_the_published_generator_makes_them() {
+    fn rows_match_the_published_generator() {
         let mut purchases = Purchases::new(42, false);
         let mut encoded = EncodedRow::default();
         let (mut registers, mut last_millis) = ([0u32; 1000], 0);

@@ -116,7 +116,7 @@ mod tests {
     use crate::workloads::testing::{packed, zlib_ratio};
 
     #[test]
-    fn rows_are_as_sysbench_makes_them() {
+    fn rows_match_those_of_sysbench() {
         const ROWS: u64 = 20_000;
         let mut sbtest = Sbtest::new(42, ROWS);
         let (mut record, mut digits, mut sum_k) = (Record::default(), [0u32; 10], 0.0);

@@ -483,7 +483,7 @@ mod tests {
 
     /// The bytes that docs/format.md shows.
     #[test]
-    fn the_documented_block_is_what_is_written() {
+    fn the_documented_block_matches_the_written_bytes() {
         let text = include_str!("../../../../docs/format.md");
         let shown = text.split("The block of the rows").nth(1).unwrap();
         let shown = shown.split("\n## ").next().unwrap();

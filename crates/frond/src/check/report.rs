@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_text_and_json_whatever_names_hold() {
+    fn a_report_is_valid_text_and_json_for_any_names() {
         let mut report = CheckReport::new(CheckMode::Quick);
         assert!(report.is_clean());
         report.add(warning("slot", "a \"torn\" slot"));

@@ -383,7 +383,7 @@ fn blocks_are_read_ahead_but_verified_one_by_one() {
 
 /// Promise: P9, P20. Every byte of the extent is covered by a checksum.
 #[test]
-fn every_flipped_byte_is_an_error_with_its_place() {
+fn every_flipped_byte_is_an_error_with_its_location() {
     let rows = rows(150, 3);
     for codec in [Codec::Raw, Codec::Lz4, Codec::Zstd1] {
         let options = RunOptions { codec, filter_bits: Some(10), block_bytes: 1000 };
@@ -458,7 +458,7 @@ fn an_unreadable_run_is_never_written() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "run: block checksum not verified" => every_flipped_byte_is_an_error_with_its_place,
+        "run: block checksum not verified" => every_flipped_byte_is_an_error_with_its_location,
         "run: a footer is written unread" => an_unreadable_run_is_never_written,
         "run: fresh bit survives an absorbed delete" =>
             super::fold::tests::a_fresh_put_annihilates_with_its_delete_and_only_then,

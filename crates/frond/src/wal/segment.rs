@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_agree() {
+    fn segment_names_and_numbers_correspond() {
         assert_eq!(file_name(7), "log-0000000007.frond");
         assert_eq!(number_of(Path::new("log-0000000007.frond")), Some(7));
         assert_eq!(number_of(Path::new(&file_name(u64::MAX))), Some(u64::MAX));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_of_a_header_counts() {
+    fn every_flipped_bit_of_a_header_is_detected() {
         let header = SegmentHeader {
             store: StoreId([3; 16]),
             number: 9,

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_names_what_a_result_needs() -> Result<()> {
+    fn the_environment_of_a_result_is_recorded() -> Result<()> {
         let pairs = fingerprint(Path::new(env!("CARGO_MANIFEST_DIR")))?;
         let value = |name: &str| {
             let found = pairs.iter().find(|(found, _)| found == name);

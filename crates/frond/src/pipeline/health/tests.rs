@@ -25,7 +25,7 @@ fn a_full_disk_does_not_stop_the_store_but_any_other_error_does() {
 }
 
 #[test]
-fn a_closed_store_says_that_it_is_closed() {
+fn a_closed_store_reports_that_it_is_closed() {
     let health = Health::default();
     health.close();
     assert!(matches!(health.check(), Err(Error::Closed)));

@@ -161,7 +161,7 @@ fn sizes_of_texts() {
 
 /// A tree that was just opened continues with the dictionary of its leaves.
 #[test]
-fn a_dictionary_outlives_what_taught_it() {
+fn a_reopened_tree_continues_with_the_dictionary_of_its_leaves() {
     let work = work();
     leaf(Some(&work), &rows(0..ROWS, 1));
     let old = leaf(Some(&work), &rows(ROWS..2 * ROWS, 1));

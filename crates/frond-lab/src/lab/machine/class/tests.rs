@@ -55,7 +55,7 @@ fn a_class_faster_than_the_device_is_refused_with_the_measured_numbers() -> Resu
 }
 
 #[test]
-fn a_cell_states_what_escapes_its_class() -> Result<()> {
+fn a_cell_states_which_io_escapes_its_class() -> Result<()> {
     let io = find("hdd")?.io();
     assert_eq!(throttled(&io, Some(IoScope::All)), Throttled::All);
     let partly = throttled(&io, Some(IoScope::Submitted));
@@ -167,7 +167,7 @@ fn calibration_with_noise_ends_and_returns_the_nearest() -> Result<()> {
 }
 
 #[test]
-fn calibration_that_cannot_succeed_says_why() {
+fn a_failed_calibration_reports_the_reason() {
     // The limits have no effect because no I/O is done.
     let failure = calibrate(&base(), 0.217, &mut |_| Ok(2774.0)).unwrap_err().0;
     assert!(failure.contains("still above 0.217"), "{failure}");

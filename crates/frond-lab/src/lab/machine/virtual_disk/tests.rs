@@ -174,7 +174,7 @@ fn impossible_disk_options_are_refused_before_anything_is_created() {
 }
 
 #[test]
-fn a_class_becomes_a_disk_where_a_process_can_serve_it() -> Result<()> {
+fn a_class_becomes_a_process_disk_only_if_a_process_can_serve_it() -> Result<()> {
     let hdd = super::super::class::find("hdd")?;
     let options = Options::of(&hdd, Bytes::mebi(64), Kind::Process)?;
     assert_eq!((options.io, options.latency), (hdd.io(), Duration::from_millis(8)));
@@ -187,7 +187,7 @@ fn a_class_becomes_a_disk_where_a_process_can_serve_it() -> Result<()> {
 }
 
 #[test]
-fn an_engine_on_a_disk_of_the_kernel_stays_where_its_limits_are() {
+fn an_engine_on_a_kernel_disk_stays_in_the_cgroup_of_its_limits() {
     let dir = scratch();
     let Some(disk) = disk(dir.path(), &options(Kind::Kernel)) else { return };
     let io_group = |pid: &str| {

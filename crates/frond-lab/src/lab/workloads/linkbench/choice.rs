@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_as_skewed_as_upstream_makes_them() {
+    fn the_skew_of_ids_matches_upstream() {
         let first =
             |theta: f64| 1.0 / (1..=IDS).map(|rank| (rank as f64).powf(-theta)).sum::<f64>();
         let near = |found: f64, exact: f64| (found / exact - 1.0).abs() < 0.15;

@@ -451,7 +451,7 @@ fn a_plan_without_its_model_is_measured_at_once() {
 
 /// The bytes that docs/format.md shows.
 #[test]
-fn the_documented_block_is_what_is_written() {
+fn the_documented_block_matches_the_written_bytes() {
     let shown = documented("The columnar block of the rows");
     let key = Layout::new(vec![Part::Fixed(4, Hint::Integer)]);
     let value = Layout::new(vec![Part::Fixed(2, Hint::Integer), Part::Var(End::Prefixed)]);

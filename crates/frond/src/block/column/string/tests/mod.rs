@@ -422,7 +422,7 @@ fn words_are_found_by_their_hash() {
 
 /// The bytes that docs/format.md shows.
 #[test]
-fn the_documented_columns_are_what_is_written() {
+fn the_documented_columns_match_the_written_bytes() {
     let text = include_str!("../../../../../../../docs/format.md");
     let shown = text.split("The columns of `ash`").nth(1).expect("documented");
     let shown = shown.split("\n\n").nth(1).expect("columns");

@@ -420,7 +420,7 @@ fn a_column_of_templates_is_no_longer_than_its_rows() {
 
 /// The bytes that docs/format.md shows.
 #[test]
-fn the_documented_templates_are_what_is_written() {
+fn the_documented_templates_match_the_written_bytes() {
     let text = include_str!("../../../../../../../docs/format.md");
     let shown = text.split("A model of two fields").nth(1).expect("documented");
     let lines = shown.lines().filter_map(|line| line.strip_prefix("    "));
