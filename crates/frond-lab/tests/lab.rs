@@ -137,6 +137,19 @@ fn unknown_names_are_answered_with_the_nearest() {
     assert!(lab.fails("run iibench --set rows=0 --targets innodb").contains("rows"));
     let refused = lab.fails("run iibench --targets mysql://root@127.0.0.1:1/x");
     assert!(refused.contains("--yes-write"), "{refused}");
+    assert!(lab.fails("run dbbnch").contains("did you mean dbbench?"));
+}
+
+#[test]
+fn space_and_servers_are_checked_before_the_first_cell() {
+    let lab = Lab::new();
+    let huge = "run iibench --size published --targets innodb --set rows=1000000000000";
+    let refused = lab.fails(huge);
+    assert!(refused.contains("the largest cell may need"), "{refused}");
+    let unreachable = "run iibench --size tiny --targets frond,mysql://root:secret@127.0.0.1:1/x";
+    let refused = lab.fails(&format!("{unreachable} --yes-write"));
+    assert!(refused.contains("127.0.0.1:1") && !refused.contains("secret"), "{refused}");
+    assert!(!lab.path("data").exists(), "nothing was run");
 }
 
 #[test]
@@ -269,9 +282,15 @@ fn an_interrupted_run_leaves_nothing_behind_and_is_resumed() {
     let run = "run iibench --size tiny --targets innodb,frond,blackhole --set rows=100000 --durability relaxed";
     let child = lab.spawn_until_second_cell(run);
     signal(&child, "-INT");
+    let child_id = child.id();
     let ended = child.wait_with_output().expect("it ends");
     assert!(!ended.status.success());
     assert!(lab.processes().is_empty(), "{:?}", lab.processes());
+    let groups = std::process::Command::new("find")
+        .args(["/sys/fs/cgroup", "-name", &format!("frond-lab-{}-*", child_id)])
+        .output()
+        .expect("find is there");
+    assert_eq!(String::from_utf8_lossy(&groups.stdout), "", "control groups are left");
     assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 1);
     assert_eq!(lab.number("SELECT COUNT(*) FROM run WHERE ended IS NULL"), 1);
 

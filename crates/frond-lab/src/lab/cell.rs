@@ -66,6 +66,10 @@ pub const URL: &str = "mysql://";
 /// cell would measure nothing but fixed costs.
 const MEMORY_MIN: u64 = 16 << 20;
 const MEMORY_MIN_EMBEDDED: u64 = 32 << 20;
+/// Disk space that a cell may need: a multiple of the data in plain InnoDB…
+const SPACE_FACTOR: u64 = 4;
+/// …plus this, for logs, the server's own tables and sorts.
+const SPACE_EXTRA_B: u64 = 3 << 30;
 /// Interval between two samples of counters.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 const SAMPLE_EVERY_PUBLISHED: Duration = Duration::from_secs(60);
@@ -139,6 +143,14 @@ impl Order {
     /// A parameter is invalid.
     pub fn data_bytes(&self) -> Result<u64> {
         Ok((self.memory_by_ratio()? as f64 * self.params()?.real("ratio")?.max(1e-3)) as u64)
+    }
+
+    /// Disk space that the cell may need, bytes.
+    ///
+    /// # Errors
+    /// A parameter is invalid.
+    pub fn space_bytes(&self) -> Result<u64> {
+        Ok(self.data_bytes()? * SPACE_FACTOR + SPACE_EXTRA_B)
     }
 
     /// Memory that the target is given, bytes.

@@ -21,17 +21,19 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::cell::{Order, URL};
 use super::embedded::{Generators, NULL, OF_CLIENTS};
 use super::machine::{
-    self,
+    self, Volume,
     virtual_disk::{self, Kind},
 };
 use super::progress::Progress;
 use super::results::{CellKey, CellResult, Database, RunHead, State};
 use super::size::{Durability, Face, Size};
+use super::sql::Session;
 use super::suggest::unknown;
 use super::target::SqlTarget;
 use super::version::{self, Versions};
 use super::{embedded, storage, target, time, workloads};
 use crate::measure;
+use crate::size::Bytes;
 use crate::targets::{Failure, Result};
 
 /// Interval at which the run checks for an interrupt while a cell runs.
@@ -186,6 +188,7 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
         super::sql::process::installed()?;
     }
     storage::check(request)?;
+    check_space(&request.dir, cells)?;
     for Planned { order, .. } in cells {
         let params = order.params()?;
         if order.face == Face::Embedded {
@@ -200,6 +203,9 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
                     order.target
                 )));
             }
+            Session::connect_url(&order.target).map_err(|error| {
+                Failure(format!("{}: {}", without_password(&order.target), Failure::from(error)))
+            })?;
             continue;
         }
         let target = order.target()?;
@@ -209,6 +215,26 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
         target.options(order.memory()?, order.durability)?;
     }
     Ok(())
+}
+
+/// Fails if the file system of `dir` is too full for the largest cell.
+fn check_space(dir: &Path, cells: &[Planned]) -> Result<()> {
+    let mut wanted = 0;
+    for Planned { order, .. } in cells.iter().filter(|cell| !cell.order.target.starts_with(URL)) {
+        wanted = wanted.max(order.space_bytes()?);
+    }
+    let absolute = std::path::absolute(dir)?;
+    let exists = absolute.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
+    let free = Volume::of(exists)?.free_b;
+    match free >= wanted {
+        true => Ok(()),
+        false => Err(Failure(format!(
+            "{}: {} free, and the largest cell may need {}; choose another --dir or a smaller --size",
+            dir.display(),
+            Bytes(free),
+            Bytes(wanted)
+        ))),
+    }
 }
 
 /// Creates the directory of a run, or reuses one that an earlier run created, and locks it

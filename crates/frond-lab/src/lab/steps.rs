@@ -48,6 +48,9 @@ fn of_process(metrics: &mut BTreeMap<String, f64>, taken: &Taken) {
     put("cpu_us_op", usage.cpu_s * 1e6 / ops);
     put("cpu_user_us_op", (usage.cpu_s - usage.cpu_system_s) * 1e6 / ops);
     put("cpu_sys_us_op", usage.cpu_system_s * 1e6 / ops);
+    if usage.switches > 0 {
+        put("ctx_op", usage.switches as f64 / ops);
+    }
     put("wr_b_op", usage.write_bytes as f64 / ops);
     put("rd_b_op", usage.read_bytes as f64 / ops);
     put("rss_peak_b", taken.rss_peak_b as f64);

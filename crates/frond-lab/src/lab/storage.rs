@@ -30,10 +30,6 @@ use crate::targets::{Failure, Result};
 const FIO_JOB: Duration = Duration::from_secs(1);
 /// Size of the disk on which fio measures a class.
 const FIO_DISK: Bytes = Bytes::mebi(512);
-/// Size of a cell's disk as a multiple of the data in plain InnoDB…
-const DISK_FACTOR: u64 = 4;
-/// …plus this, for logs, the server's own tables and sorts.
-const DISK_EXTRA_B: u64 = 3 << 30;
 /// Names of the environment entries with the result of a calibration, and with its conditions.
 const CALIBRATED: &str = "calibrated";
 const CALIBRATED_FOR: &str = "calibrated for";
@@ -113,7 +109,7 @@ pub fn admit(request: &Request, limits: Option<&Calibration>) -> Result<Vec<Pair
 /// The disk cannot be created or removed; errors of `run`.
 pub fn run(order: &Order, run: impl FnOnce(&Order) -> Result<CellResult>) -> Result<CellResult> {
     let Some(kind) = order.disk else { return run(order) };
-    let size = Bytes(order.data_bytes()? * DISK_FACTOR + DISK_EXTRA_B);
+    let size = Bytes(order.space_bytes()?);
     let options = Options::of(&order.storage_class()?, size, kind)?;
     let disk = VirtualDisk::create(order.dir.parent().unwrap_or(Path::new(".")), &options)?;
     let dir = disk.path().join("cell");

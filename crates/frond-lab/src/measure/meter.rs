@@ -375,12 +375,12 @@ impl Drop for Client<'_> {
 pub fn run(plan: &Plan, body: impl FnOnce(&Meter) -> Result<()>) -> Result<Taken> {
     plan.subject.reset_rss_peak();
     let meter = Meter::new(plan);
-    let begin = plan.subject.usage();
+    let begin = plan.subject.usage_with_switches();
     let (mut sampled, outcome, seconds, usage) = std::thread::scope(|scope| {
         let sampler = scope.spawn(|| meter.sample(plan, &begin));
         let outcome = body(&meter);
         let seconds = meter.start.elapsed().as_secs_f64();
-        let usage = plan.subject.usage().since(&begin);
+        let usage = plan.subject.usage_with_switches().since(&begin);
         *lock(&meter.over) = true;
         meter.wake.notify_all();
         (sampler.join().unwrap_or_default(), outcome, seconds, usage)

@@ -43,6 +43,11 @@ pub const PACKAGES: &[Package] = &[
         without: "storage classes cannot be measured, so only `host` can be used",
     },
     Package {
+        name: "strace",
+        file: "/usr/bin/strace",
+        without: "syncs are counted by the engine and the control group alone",
+    },
+    Package {
         name: "chromium",
         file: "/usr/bin/chromium",
         without: "the report's pages are not tested in a browser",
@@ -61,6 +66,21 @@ pub const PACKAGES: &[Package] = &[
         name: "liblmdb-dev",
         file: "/usr/lib/*/liblmdb.so",
         without: "the embedded target lmdb is left out",
+    },
+    Package {
+        name: "cmake",
+        file: "/usr/bin/cmake",
+        without: "the embedded target tidesdb cannot be built",
+    },
+    Package {
+        name: "liblz4-dev",
+        file: "/usr/lib/*/liblz4.so",
+        without: "the embedded target tidesdb cannot be built",
+    },
+    Package {
+        name: "libzstd-dev",
+        file: "/usr/lib/*/libzstd.so",
+        without: "the embedded target tidesdb cannot be built",
     },
 ];
 
