@@ -75,6 +75,9 @@
 // The lock is on a whole tree.
 #define FROND_ON_TREE 3
 
+// Maximum length of the name of a prepared transaction, bytes.
+#define FROND_XID_BYTES_MAX 255
+
 // A part of `width` bytes, big-endian.
 #define FROND_PART_FIXED 1
 
@@ -107,9 +110,6 @@
 
 // The fixed part is a number of microseconds.
 #define FROND_HINT_MICROSECONDS 3
-
-// Maximum length of the name of a prepared transaction, bytes.
-#define FROND_XID_BYTES_MAX 255
 
 // A read without a lock sees what the transaction's isolation level shows.
 #define FROND_AS_LEVEL 0
@@ -246,9 +246,6 @@ typedef struct frond_interrupter frond_interrupter;
 // by any thread.
 typedef struct frond_load frond_load;
 
-// A selection of parts of a tree's values (a projection). Made once, for any number of reads.
-typedef struct frond_projection frond_projection;
-
 // A transaction that takes part in a lock wait. Valid during the callback that receives it.
 typedef struct frond_party frond_party;
 
@@ -258,6 +255,9 @@ typedef struct frond_prepared frond_prepared;
 // Progress of a long operation. Any thread may read it, during the operation and after it. Release
 // it with frond_progress_free.
 typedef struct frond_progress frond_progress;
+
+// A selection of parts of a tree's values (a projection). Made once, for any number of reads.
+typedef struct frond_projection frond_projection;
 
 // A snapshot of the store: what is read in it does not change.
 typedef struct frond_snapshot frond_snapshot;
@@ -372,6 +372,29 @@ typedef struct {
   size_t capacity;
 } frond_buffer;
 
+// Counts of a progress at one moment. They only grow.
+typedef struct {
+  // Rows put into a load; for a build, into all of its indexes.
+  uint64_t rows;
+  // Rows that went through a sort or a merge beyond memory; a row counts each time.
+  uint64_t sorted;
+  // The final value of `sorted`, as far as it is known; set once the end of a load has started.
+  uint64_t to_sort;
+  // Rows that are in the new trees, out of `rows`; set once the end of a load has started.
+  uint64_t written;
+  // Rounds of a build that have ended.
+  uint64_t rounds;
+  // Rows that these rounds have returned.
+  uint64_t changes;
+  // Bytes of the file that a check has read.
+  uint64_t checked_bytes;
+  // The final value of `checked_bytes`, approximately.
+  uint64_t to_check_bytes;
+} frond_progress_counts;
+
+// Callback that receives a line of text of `length` bytes, followed by a zero byte.
+typedef void (*frond_line)(void *context, const char *text, size_t length);
+
 // Options of a change of trees. Call frond_change_options_init, then set fields.
 typedef struct {
   // Whether the change, and changes after it, may have been made before. If so, a step is
@@ -449,29 +472,6 @@ typedef struct {
   // Number of rows.
   size_t count;
 } frond_rows;
-
-// Counts of a progress at one moment. They only grow.
-typedef struct {
-  // Rows put into a load; for a build, into all of its indexes.
-  uint64_t rows;
-  // Rows that went through a sort or a merge beyond memory; a row counts each time.
-  uint64_t sorted;
-  // The final value of `sorted`, as far as it is known; set once the end of a load has started.
-  uint64_t to_sort;
-  // Rows that are in the new trees, out of `rows`; set once the end of a load has started.
-  uint64_t written;
-  // Rounds of a build that have ended.
-  uint64_t rounds;
-  // Rows that these rounds have returned.
-  uint64_t changes;
-  // Bytes of the file that a check has read.
-  uint64_t checked_bytes;
-  // The final value of `checked_bytes`, approximately.
-  uint64_t to_check_bytes;
-} frond_progress_counts;
-
-// Callback that receives a line of text of `length` bytes, followed by a zero byte.
-typedef void (*frond_line)(void *context, const char *text, size_t length);
 
 // Start of a key. Valid during the callback that receives it.
 typedef struct {
@@ -892,8 +892,8 @@ int32_t frond_batch_delete_range(frond_batch *batch,
 // until it is cleared. A commit that is waiting for row locks of transactions, or for space, ends
 // at once. A commit that ends so has done nothing, and the batch is unchanged.
 int32_t frond_batch_set_interrupter(frond_batch *batch,
-                         const frond_interrupter *interrupter,
-                         frond_error *error);
+                                    const frond_interrupter *interrupter,
+                                    frond_error *error);
 
 // Limits how long a commit of the batch waits for row locks of transactions, all together, in
 // milliseconds; below 0 means no limit. The default is ten seconds.
@@ -1068,8 +1068,8 @@ void frond_index_build_free(frond_index_build *build);
 // ends a call that adds entries to the base or completes the base, the build has failed; other
 // calls fail only until the interrupt is cleared.
 int32_t frond_index_build_set_interrupter(frond_index_build *build,
-                               const frond_interrupter *interrupter,
-                               frond_error *error);
+                                          const frond_interrupter *interrupter,
+                                          frond_error *error);
 
 // Returns the progress of a build, which any thread may read. Release it with frond_progress_free.
 int32_t frond_index_build_progress(const frond_index_build *build,
@@ -1085,6 +1085,57 @@ int32_t frond_buffer_set(frond_buffer *buffer,
                          size_t length,
                          frond_error *error);
 
+// Creates a progress for frond_check.
+int32_t frond_progress_new(frond_progress **progress, frond_error *error);
+
+// Returns the progress of a load, which can be read also while the load is being finished.
+int32_t frond_load_progress(const frond_load *load, frond_progress **progress, frond_error *error);
+
+// Reads the current counts of a progress.
+int32_t frond_progress_now(const frond_progress *progress,
+                           frond_progress_counts *counts,
+                           frond_error *error);
+
+// Releases a progress. Null is allowed.
+void frond_progress_free(frond_progress *progress);
+
+// Creates an interrupter that belongs to no transaction, for the operations that it is to cancel:
+// cursors, loads, index builds, checks. These also accept the interrupter of a transaction.
+// frond_interrupt cancels all of them.
+int32_t frond_interrupter_new(frond_interrupter **interrupter, frond_error *error);
+
+// Clears an interrupter that belongs to no transaction, so that the operations it was set on can
+// go on. The interrupter of a transaction is cleared only by frond_txn_clear_interrupt. Null is
+// allowed.
+void frond_interrupter_clear(const frond_interrupter *interrupter);
+
+// Makes a cursor over a snapshot or outside transactions cancellable: after this call, an
+// interrupt ends its calls with FRD-1106, at the latest when it returns rows that were fetched
+// before. Once the interrupt is cleared, the cursor goes on where it was. A cursor of a
+// transaction observes the transaction's interrupts by itself.
+int32_t frond_cursor_set_interrupter(frond_cursor *cursor,
+                                     const frond_interrupter *interrupter,
+                                     frond_error *error);
+
+// Makes a load cancellable: after this call, an interrupt ends the load's current call, also
+// frond_loads_finish, with FRD-1106, and the load with it.
+int32_t frond_load_set_interrupter(frond_load *load,
+                                   const frond_interrupter *interrupter,
+                                   frond_error *error);
+
+// Checks the store while it is open: with `full` all of it, which reads everything once, otherwise
+// the log and a few pages. Others go on meanwhile. `clean` becomes true if no damage was found.
+// `tell`, which may be null, is called with each finding in words. `interrupter` and `progress`
+// may be null.
+int32_t frond_check(const frond_db *db,
+                    bool full,
+                    const frond_interrupter *interrupter,
+                    const frond_progress *progress,
+                    frond_line tell,
+                    void *context,
+                    bool *clean,
+                    frond_error *error);
+
 // Sets the defaults: not repeatable, ten seconds.
 void frond_change_options_init(frond_change_options *options);
 
@@ -1099,8 +1150,8 @@ int32_t frond_change_begin(const frond_db *db,
 // for transactions, at once, with FRD-1106. A commit that starts before the interrupt is cleared
 // also fails with it. In both cases nothing was done.
 int32_t frond_change_set_interrupter(frond_tree_change *change,
-                          const frond_interrupter *interrupter,
-                          frond_error *error);
+                                     const frond_interrupter *interrupter,
+                                     frond_error *error);
 
 // Releases a change, whether it was committed or not. Null is allowed.
 void frond_change_free(frond_tree_change *change);
@@ -1384,55 +1435,6 @@ int32_t frond_cursor_seek_last(frond_cursor *cursor, frond_error *error);
 // Releases a cursor. Null is allowed.
 void frond_cursor_free(frond_cursor *cursor);
 
-// Creates a progress for frond_check.
-int32_t frond_progress_new(frond_progress **progress, frond_error *error);
-
-// Returns the progress of a load, which can be read also while the load is being finished.
-int32_t frond_load_progress(const frond_load *load, frond_progress **progress, frond_error *error);
-
-// Reads the current counts of a progress.
-int32_t frond_progress_now(const frond_progress *progress,
-                           frond_progress_counts *counts,
-                           frond_error *error);
-
-// Releases a progress. Null is allowed.
-void frond_progress_free(frond_progress *progress);
-
-// Creates an interrupter that belongs to no transaction, for the operations that it is to cancel:
-// cursors, loads, index builds, checks. These also accept the interrupter of a transaction.
-// frond_interrupt cancels all of them.
-int32_t frond_interrupter_new(frond_interrupter **interrupter, frond_error *error);
-
-// Clears an interrupter that belongs to no transaction, so that the operations it was set on can
-// go on. The interrupter of a transaction is cleared only by frond_txn_clear_interrupt. Null is
-// allowed.
-void frond_interrupter_clear(const frond_interrupter *interrupter);
-
-// Makes a cursor over a snapshot or outside transactions cancellable: after this call, an
-// interrupt ends its calls with FRD-1106, at the latest when it returns rows that were fetched
-// before. Once the interrupt is cleared, the cursor goes on where it was. A cursor of a
-// transaction observes the transaction's interrupts by itself.
-int32_t frond_cursor_set_interrupter(frond_cursor *cursor,
-                          const frond_interrupter *interrupter,
-                          frond_error *error);
-
-// Makes a load cancellable: after this call, an interrupt ends the load's current call, also
-// frond_loads_finish, with FRD-1106, and the load with it.
-int32_t frond_load_set_interrupter(frond_load *load, const frond_interrupter *interrupter, frond_error *error);
-
-// Checks the store while it is open: with `full` all of it, which reads everything once, otherwise
-// the log and a few pages. Others go on meanwhile. `clean` becomes true if no damage was found.
-// `tell`, which may be null, is called with each finding in words. `interrupter` and `progress`
-// may be null.
-int32_t frond_check(const frond_db *db,
-                    bool full,
-                    const frond_interrupter *interrupter,
-                    const frond_progress *progress,
-                    frond_line tell,
-                    void *context,
-                    bool *clean,
-                    frond_error *error);
-
 // Changes the layout of a tree's values without touching any of them: the version is followed by
 // these parts from now on. The layout must begin with FROND_PART_VERSION. New attributes are set
 // in the same commit; null with length 0 keeps the old ones. The change is synced when this
@@ -1506,52 +1508,6 @@ int32_t frond_tree_key_hash(const frond_tree *tree,
                             uint8_t *hash,
                             frond_error *error);
 
-// Selects parts of the values of a tree that has a layout of values, by number from 0, in any
-// order. Reads return them in the order of the layout, each as it is stored in the value (a part
-// with a length prefix, with that).
-int32_t frond_projection_new(const frond_tree *tree,
-                         const size_t *numbers,
-                         size_t count,
-                         frond_projection **parts,
-                         frond_error *error);
-
-// Releases a selection of parts; cursors that use it are not affected. Null is allowed.
-void frond_projection_free(frond_projection *parts);
-
-// Reads parts of a value, concatenated, into `value`. Other parts are not read from blocks.
-// FROND_NOT_FOUND if there is no such key; FRD-1001 if the value does not fit the layout of its
-// tree.
-int32_t frond_get_projected(const frond_tree *tree,
-                        const uint8_t *key,
-                        size_t key_length,
-                        const frond_projection *projection,
-                        frond_buffer *value,
-                        frond_error *error);
-
-// Reads parts of a value at a snapshot, like frond_get_projected.
-int32_t frond_snapshot_get_projected(const frond_snapshot *snapshot,
-                                 const frond_tree *tree,
-                                 const uint8_t *key,
-                                 size_t key_length,
-                                 const frond_projection *projection,
-                                 frond_buffer *value,
-                                 frond_error *error);
-
-// Reads parts of a value as a transaction sees it, like frond_get_projected; without a lock,
-// except at FROND_SERIALIZABLE.
-int32_t frond_txn_get_projected(const frond_txn *txn,
-                            const frond_tree *tree,
-                            const uint8_t *key,
-                            size_t key_length,
-                            const frond_projection *projection,
-                            frond_buffer *value,
-                            frond_error *error);
-
-// Restricts a cursor to these parts of values from now on, without moving it. A step onto a value
-// that does not fit the layout of its tree fails with FRD-1001, each time; frond_cursor_seek goes
-// past it.
-int32_t frond_cursor_project(frond_cursor *cursor, const frond_projection *projection, frond_error *error);
-
 // Prepares a transaction: makes everything that it has written durable under a name, without
 // deciding it. It is in-doubt from then on, and survives a crash, with the rows that it writes
 // locked. `level` is FROND_SYNC, unless the coordinator can afford to lose the transaction.
@@ -1610,6 +1566,54 @@ int32_t frond_prepared_list(const frond_db *db,
                             frond_prepared_line tell,
                             void *context,
                             frond_error *error);
+
+// Selects parts of the values of a tree that has a layout of values, by number from 0, in any
+// order. Reads return them in the order of the layout, each as it is stored in the value (a part
+// with a length prefix, with that).
+int32_t frond_projection_new(const frond_tree *tree,
+                             const size_t *numbers,
+                             size_t count,
+                             frond_projection **projection,
+                             frond_error *error);
+
+// Releases a selection of parts; cursors that use it are not affected. Null is allowed.
+void frond_projection_free(frond_projection *projection);
+
+// Reads parts of a value, concatenated, into `value`. Other parts are not read from blocks.
+// FROND_NOT_FOUND if there is no such key; FRD-1001 if the value does not fit the layout of its
+// tree.
+int32_t frond_get_projected(const frond_tree *tree,
+                            const uint8_t *key,
+                            size_t key_length,
+                            const frond_projection *projection,
+                            frond_buffer *value,
+                            frond_error *error);
+
+// Reads parts of a value at a snapshot, like frond_get_projected.
+int32_t frond_snapshot_get_projected(const frond_snapshot *snapshot,
+                                     const frond_tree *tree,
+                                     const uint8_t *key,
+                                     size_t key_length,
+                                     const frond_projection *projection,
+                                     frond_buffer *value,
+                                     frond_error *error);
+
+// Reads parts of a value as a transaction sees it, like frond_get_projected; without a lock,
+// except at FROND_SERIALIZABLE.
+int32_t frond_txn_get_projected(const frond_txn *txn,
+                                const frond_tree *tree,
+                                const uint8_t *key,
+                                size_t key_length,
+                                const frond_projection *projection,
+                                frond_buffer *value,
+                                frond_error *error);
+
+// Restricts a cursor to these parts of values from now on, without moving it. A step onto a value
+// that does not fit the layout of its tree fails with FRD-1001, each time; frond_cursor_seek goes
+// past it.
+int32_t frond_cursor_project(frond_cursor *cursor,
+                             const frond_projection *projection,
+                             frond_error *error);
 
 // Sets the defaults: a read without a lock that sees what the isolation level shows.
 void frond_read_options_init(frond_read_options *options);

@@ -16,7 +16,7 @@ use std::{
 use frond::{
     TreeId,
     io::RealClock,
-    lock_table::{LockSet, LockTable, Patience, Reason, RowMode, TableMode, Taken},
+    lock_table::{LockSet, LockTable, Reason, RowMode, TableMode, Taken, WaitPolicy},
 };
 
 #[path = "locks/scans.rs"]
@@ -67,7 +67,7 @@ fn rows(table: &LockTable, count: usize) {
         let nanos = time(count, || {
             for keys in keys.chunks(LOCKS) {
                 for key in keys {
-                    let taken = table.lock_row(&mut locks, TREE, key, mode, Patience::Forever);
+                    let taken = table.lock_row(&mut locks, TREE, key, mode, WaitPolicy::Forever);
                     black_box(taken).unwrap();
                 }
                 table.release_all(&mut locks);
@@ -79,8 +79,14 @@ fn rows(table: &LockTable, count: usize) {
         for keys in keys.chunks(LOCKS) {
             let key = &keys[0];
             for _ in keys {
-                black_box(table.lock_row(&mut locks, TREE, key, RowMode::Write, Patience::NoWait))
-                    .unwrap();
+                black_box(table.lock_row(
+                    &mut locks,
+                    TREE,
+                    key,
+                    RowMode::Write,
+                    WaitPolicy::NoWait,
+                ))
+                .unwrap();
             }
         }
     });
@@ -93,8 +99,14 @@ fn rows(table: &LockTable, count: usize) {
             let range = table.lock_range(&mut locks, TREE, open);
             for key in keys {
                 table.grow_up(&mut locks, range, Bound::Included(key));
-                black_box(table.lock_row(&mut locks, TREE, key, RowMode::Write, Patience::Forever))
-                    .unwrap();
+                black_box(table.lock_row(
+                    &mut locks,
+                    TREE,
+                    key,
+                    RowMode::Write,
+                    WaitPolicy::Forever,
+                ))
+                .unwrap();
             }
             table.release_all(&mut locks);
         }
@@ -106,7 +118,7 @@ fn rows(table: &LockTable, count: usize) {
             for keys in keys.chunks(LOCKS) {
                 for key in keys {
                     let mark = LockSet::mark(locks);
-                    black_box(table.before_insert(locks, TREE, key, mark, Patience::NoWait))
+                    black_box(table.before_insert(locks, TREE, key, mark, WaitPolicy::NoWait))
                         .unwrap();
                 }
             }
@@ -133,7 +145,7 @@ fn tables(table: &LockTable) {
     let count = 1_000_000;
     let take = |locks: &mut LockSet, tree| {
         let taken =
-            table.lock_table(locks, TreeId(tree), TableMode::IntentExclusive, Patience::Forever);
+            table.lock_table(locks, TreeId(tree), TableMode::IntentExclusive, WaitPolicy::Forever);
         black_box(taken).unwrap();
     };
     let nanos = time(count, || {
@@ -155,7 +167,9 @@ fn memory() {
         let table = LockTable::new(Arc::new(RealClock::new()));
         let mut locks = table.begin(1);
         for row in 0..count as u64 {
-            table.lock_row(&mut locks, TREE, &key(row), RowMode::Write, Patience::Forever).unwrap();
+            table
+                .lock_row(&mut locks, TREE, &key(row), RowMode::Write, WaitPolicy::Forever)
+                .unwrap();
         }
         let bytes = (table.stats().bytes + locks.bytes()) as f64 / count as f64;
         say(&format!("memory of a lock, {count} in one transaction"), bytes, 60.0, "bytes");
@@ -172,17 +186,19 @@ fn deadlocks(table: &Arc<LockTable>, count: u64) {
         let victim = round % 2;
         let mut own = table.begin(0);
         own.owner().set_writes(9 * victim);
-        table.lock_row(&mut own, TREE, &key(0), RowMode::Write, Patience::Forever).unwrap();
+        table.lock_row(&mut own, TREE, &key(0), RowMode::Write, WaitPolicy::Forever).unwrap();
         let mut threads = Vec::new();
         for id in 1..count {
             let party = table.clone();
             let mut locks = party.begin(id);
             locks.owner().set_writes(if victim == id { 0 } else { 9 });
-            party.lock_row(&mut locks, TREE, &key(id), RowMode::Write, Patience::Forever).unwrap();
+            party
+                .lock_row(&mut locks, TREE, &key(id), RowMode::Write, WaitPolicy::Forever)
+                .unwrap();
             threads.push(std::thread::spawn(move || {
                 let next = key(id - 1);
                 let taken =
-                    party.lock_row(&mut locks, TREE, &next, RowMode::Write, Patience::Forever);
+                    party.lock_row(&mut locks, TREE, &next, RowMode::Write, WaitPolicy::Forever);
                 let returned = Instant::now();
                 party.release_all(&mut locks);
                 taken.is_err_and(|denied| denied.reason == Reason::Deadlock).then_some(returned)
@@ -193,7 +209,7 @@ fn deadlocks(table: &Arc<LockTable>, count: u64) {
         }
         let start = Instant::now();
         let last = key(count - 1);
-        let taken = table.lock_row(&mut own, TREE, &last, RowMode::Write, Patience::Forever);
+        let taken = table.lock_row(&mut own, TREE, &last, RowMode::Write, WaitPolicy::Forever);
         let mut ended: Vec<_> = taken
             .is_err_and(|denied| denied.reason == Reason::Deadlock)
             .then(Instant::now)
@@ -214,13 +230,13 @@ fn deadlocks(table: &Arc<LockTable>, count: u64) {
 /// A wait that starts after `count` others on one row, without a cycle.
 fn hot_row(table: &Arc<LockTable>, count: u64) {
     let mut holder = table.begin(0);
-    table.lock_row(&mut holder, TREE, &key(0), RowMode::Write, Patience::Forever).unwrap();
+    table.lock_row(&mut holder, TREE, &key(0), RowMode::Write, WaitPolicy::Forever).unwrap();
     let mut threads = Vec::new();
     for id in 1..=count {
         let party = table.clone();
         threads.push(std::thread::spawn(move || {
             let mut locks = party.begin(id);
-            party.lock_row(&mut locks, TREE, &key(0), RowMode::Write, Patience::Forever).unwrap();
+            party.lock_row(&mut locks, TREE, &key(0), RowMode::Write, WaitPolicy::Forever).unwrap();
             party.release_all(&mut locks);
         }));
     }
@@ -231,7 +247,7 @@ fn hot_row(table: &Arc<LockTable>, count: u64) {
     let mut least = f64::MAX;
     for _ in 0..20 {
         let start = Instant::now();
-        let patience = Patience::For(Duration::ZERO);
+        let patience = WaitPolicy::For(Duration::ZERO);
         let denied = table.lock_row(&mut own, TREE, &key(0), RowMode::Shared, patience);
         assert_eq!(denied.unwrap_err().reason, Reason::Timeout);
         least = least.min(start.elapsed().as_nanos() as f64 / 1000.0);
@@ -260,7 +276,7 @@ fn together(table: &Arc<LockTable>) {
                                 TREE,
                                 &key,
                                 RowMode::Write,
-                                Patience::Forever,
+                                WaitPolicy::Forever,
                             );
                             assert_eq!(taken, Ok(Taken::New));
                         }

@@ -29,7 +29,7 @@ struct Counts {
 /// The numbers of a [`Progress`] at one moment. Nothing is counted twice unless a field says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub struct ProgressNow {
+pub struct ProgressSnapshot {
     /// Rows put into loads so far; for an index build, of all its indexes together.
     pub rows: u64,
     /// Rows that went through a sort or a merge beyond memory, counted once for each pass.
@@ -53,11 +53,11 @@ pub struct ProgressNow {
 
 impl Progress {
     /// The numbers now.
-    pub fn now(&self) -> ProgressNow {
+    pub fn now(&self) -> ProgressSnapshot {
         let Counts { rows, sorted, to_sort, written, rounds, changes, .. } = &*self.counts;
         let Counts { checked_bytes, to_check_bytes, .. } = &*self.counts;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        ProgressNow {
+        ProgressSnapshot {
             rows: read(rows),
             sorted: read(sorted),
             to_sort: read(to_sort).max(read(sorted)),

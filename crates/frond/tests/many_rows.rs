@@ -121,7 +121,7 @@ fn a_read_of_many_rows_equals_single_reads() {
                             _ => key(dice.below(ROWS + 5)),
                         })
                         .collect();
-                    let options = ReadOptions { parts, lock, ..Default::default() };
+                    let options = ReadOptions { projection: parts, lock, ..Default::default() };
                     txn.read_many_into(&tree, &keys, &options, &mut rows).unwrap();
                     assert_eq!(rows.len(), keys.len());
                     for (number, key) in keys.iter().enumerate() {

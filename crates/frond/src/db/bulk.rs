@@ -28,7 +28,7 @@ use crate::{
 };
 
 use super::{
-    Db, Interrupter, Shared, Tree, TreeOptions, batch::check_key, commit::LOCK_WAIT, fill,
+    Db, Interrupter, Shared, Tree, TreeOptions, batch::check_key, bulk_fill, commit::LOCK_WAIT,
     tree::must_be_there,
 };
 

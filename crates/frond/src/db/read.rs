@@ -181,7 +181,7 @@ impl ReadView<'_> {
             return Ok(());
         }
         if let Some(root) = self.version.roots.get(&tree) {
-            root.get_projected(&self.engine.cx, key, projection, &mut |lookup| {
+            root.get_selected(&self.engine.cx, key, projection, &mut |lookup| {
                 messages.take(lookup.message(), lookup.is_whole(), value);
                 Ok(())
             })?;

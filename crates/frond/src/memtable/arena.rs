@@ -500,11 +500,11 @@ impl<'a> Writer<'a> {
     /// Allocates in the frame for nodes, or in a new frame if another writer has it at the moment.
     fn allocate_shared(&mut self, bytes: usize, align: usize) -> (*mut u8, NonZeroU32) {
         let arena = self.arena;
-        let taken = arena.take(&arena.nodes);
+        let taken = arena.take(&arena.nodes.0);
         let mut piece = taken.flatten();
         let claimed = bump(arena, &mut piece, bytes, align);
         if taken.is_some() {
-            arena.leave(&arena.nodes, piece);
+            arena.leave(&arena.nodes.0, piece);
         } else if self.records.is_none_or(|records| records.used as usize > FRAME_BYTES / 2) {
             self.records = piece; // the rest of that frame is worth more than the rest of this one
         }

@@ -49,9 +49,9 @@ impl Engine {
     pub(crate) fn insert(&self, payload: &CommitPayload, seqno: Seqno, slot: &MemtableRef) {
         let CommitPayload { writes, trees, runs, decided, .. } = payload;
         if self.empty_ranges.load(Ordering::SeqCst) > 0 {
-            trees.iter().for_each(|&tree| self.trees.cut_vacancy(tree, writes));
+            trees.iter().for_each(|&tree| self.trees.cut_empty_ranges(tree, writes));
             let spilled = slot.spilled().into_iter().flat_map(|spilled| spilled.iter());
-            spilled.for_each(|(tree, piece)| self.trees.cut_vacancy_within(tree, piece));
+            spilled.for_each(|(tree, piece)| self.trees.cut_empty_ranges_within(tree, piece));
         }
         for &tree in trees {
             slot.table.delete_ranges(tree, seqno, writes.ranges(tree));

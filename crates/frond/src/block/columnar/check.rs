@@ -11,7 +11,7 @@ use super::{
     },
     columns::{Column, Holds},
     frame::{ColumnarBlock, FILLER_BYTES_MAX, FILLERS_BYTES_MAX, TOO_LONG},
-    quotes,
+    reference,
 };
 
 const DESCENDS: BadBlock = BadBlock("its keys do not ascend");

@@ -15,7 +15,7 @@ use super::{
     builder::join,
     columns::Holds,
     frame::ColumnarBlock,
-    quotes,
+    reference,
 };
 
 /// Writes the block without codecs to `out`; false if no column uses one. What was decoded of it

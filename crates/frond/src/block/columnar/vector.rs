@@ -14,7 +14,7 @@ use super::{
     super::{BadBlock, Chunks, column::string::Strings},
     frame::ColumnarBlock,
     lines::{EvenLines, Lines, Source},
-    quotes,
+    reference,
     spare::Memory,
 };
 use crate::message::Tag;

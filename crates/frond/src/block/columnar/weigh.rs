@@ -11,7 +11,7 @@ use super::{
     columns::{Column, Holds},
     difference::Against,
     frame::ColumnarBlock,
-    quotes,
+    reference,
 };
 
 /// The part of the rows that a column holds.

@@ -176,7 +176,7 @@ impl PreparedTxn {
     /// # Errors
     /// `Failed`, `Closed`, `ReadOnly`; `Full` as described: it is still prepared.
     pub fn commit_ordered(&mut self) -> Result<Seqno> {
-        if let Some(Sequenced { seqno, .. }) = &self.ordered {
+        if let Some(LoggedCommit { seqno, .. }) = &self.ordered {
             return Ok(*seqno);
         }
         if self.own().payload.decided.len() == 0 {

@@ -116,7 +116,7 @@ pub(super) use spill::rows_beyond_memory;
 pub use temporary::TemporaryTree;
 use temporary::TemporaryUse;
 pub use temporary_rows::TemporaryEntry;
-pub use whole_tree::TreeLock;
+pub use tree_lock::TreeLock;
 
 /// A transaction.
 ///

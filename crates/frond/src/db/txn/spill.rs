@@ -97,11 +97,11 @@ fn to_merge(pieces: &[Piece], marks: &[Mark], count_max: usize) -> Option<Range<
     None
 }
 
-/// What cancels writing a piece, which is lost then.
+/// Whether an interrupt cancels writing a piece, which is lost then.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cancellable {
-    Nothing,
-    Interrupts,
+    No,
+    Yes,
 }
 
 /// Answers whether a transaction holds a row: one in its pieces, in pieces that a savepoint rolled

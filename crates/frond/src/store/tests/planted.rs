@@ -1,7 +1,7 @@
 //! The planted bugs of this module that its own tests claim, each caught by its test. Those that
 //! need crashes of the whole engine are in `crates/frond/tests/planted.rs`.
 
-use super::{basics, damage, directory, ending, fallback, faults};
+use super::{basics, damage, directory, dropped_trees, fallback, faults};
 use crate::plant;
 
 #[test]

@@ -106,7 +106,7 @@ impl LockTable {
         if plant!("locks: cycles are not searched") {
             return waits;
         }
-        let mut said = Said::new(self.hooks.as_ref());
+        let mut said = HookAnswers::new(self.hooks.as_ref());
         loop {
             let cycle = self.cycle(&waits, start, &mut said);
             let victim = cycle.as_ref().map(|cycle| self.victim(&waits, cycle, &mut said));

@@ -95,14 +95,6 @@ impl Change {
         }
     }
 
-    /// Runs that the log must name although no tree shows them.
-    pub fn prepared(&self) -> Option<&Arc<HeldPages>> {
-        match self {
-            Change::Prepare(pages) => Some(pages),
-            _ => None,
-        }
-    }
-
     /// True if a branch begins in the version that includes the change (invariant 3).
     pub fn begins_branch(&self) -> bool {
         matches!(self, Change::Clone { .. } | Change::Snapshot(_))

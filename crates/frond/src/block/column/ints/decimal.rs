@@ -28,7 +28,7 @@ use super::{
     bit_packed::{self, BitPacked},
     equal_rows,
     head::{cut_signed, put_low, signed_bytes},
-    stepped,
+    scaled,
 };
 
 /// First byte of the column.

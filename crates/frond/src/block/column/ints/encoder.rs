@@ -5,8 +5,8 @@
 //! the kind for the next block, and gets the resulting length.
 
 use super::{
-    super::ROWS_MAX, Float, IntKind, decimal, dictionary, frames, lone, packed, patched, runs,
-    stepped,
+    super::ROWS_MAX, Float, IntKind, bit_packed, decimal, delta, dictionary, pfor, rle, scaled,
+    single_outlier,
 };
 
 /// The result of encoding a column.

@@ -77,7 +77,7 @@ impl TxnCursor<'_> {
 
     /// True if the scan consists of committed rows only, in the requested form.
     fn reads_pieces(&self) -> bool {
-        let is_base = matches!(self.base, Base::Seen(_)) && self.parts.is_none();
+        let is_base = matches!(self.base, Base::Seen(_)) && self.projection.is_none();
         is_base && self.txn.live.lock().changes(self.tree) == 0
     }
 
