@@ -98,7 +98,7 @@ fn encoding_counters_of_a_load_match_its_leaves() {
         (bytes, nanos) = (bytes + encoded.bytes, nanos + encoded.nanos);
         blocks += encoded.blocks;
     }
-    let (columnar, rows) = (leaves(&db, "columnar"), leaves(&db, "row_blocks"));
+    let (columnar, rows) = (leaves(&db, "columnar"), leaves(&db, "rows"));
     let columns = db.columns("columnar", 1).unwrap();
     assert_eq!(columnar.chunks_coded, columns_as(&columns, |name| name.ends_with("zstd")));
     assert_eq!((rows.chunks_coded, rows.chunks_raw), (rows.blocks, 0));
