@@ -417,7 +417,7 @@ fn errors_match_their_catalogue() {
     wrong.extend(thrown.difference(&explained).map(|code| format!("{code} is not in errors.md")));
     wrong.extend(explained.difference(&thrown).map(|code| format!("nothing says {code}")));
     // Each variant's message begins with its code; the catalogue names both in one row.
-    let error = file("crates/frond/src/error.rs");
+    let error = file("crates/frond/src/error/mod.rs");
     let (_, variants) = error.text.split_once("pub enum Error {").expect("the one error enum");
     let variants = variants.split("\n}\n").next().unwrap_or_default();
     for variant in variants.split("#[error(").skip(1) {

@@ -75,8 +75,8 @@ impl Subject {
         }
     }
 
-    /// Returns the counters now, including the context switches of a server, which the kernel counts
-    /// per thread: those of ended threads are lost. Cost: a file per thread.
+    /// Returns the counters now, including the context switches of a server. The kernel counts them
+    /// per thread, and those of ended threads are lost. Cost: a file per thread.
     pub fn usage_with_switches(self) -> Usage {
         let usage = self.usage();
         let Self::Server(pid) = self else { return usage };

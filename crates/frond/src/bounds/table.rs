@@ -59,7 +59,7 @@ bounds! {
         "table/columns.rs", At::Refused("FRD-1001"), tiny 6;
     /// Parts of a layout of keys or values.
     LAYOUT_PARTS: "parts of a layout", 4096, Count,
-        "layout.rs", At::Refused("FRD-1001"), tiny 3;
+        "layout/mod.rs", At::Refused("FRD-1001"), tiny 3;
     /// Changes of the layout of a tree's values.
     LAYOUT_CHANGES: "changes of a tree's layout", 255, Count,
         "layout/versions/mod.rs", At::Refused("FRD-1001"), tiny 2;

@@ -239,7 +239,7 @@ impl Tree {
     /// let options = TreeOptions { value_layout: Some(value), ..Default::default() };
     /// let pages = db.create_tree("pages", options)?;
     /// pages.put(b"index", b"\x00\x00\x00\x07<html>...</html>")?;
-    /// let hits = pages.parts(&[0])?;
+    /// let hits = pages.projection(&[0])?;
     /// let mut value = Vec::new();
     /// assert!(pages.get_projected(b"index", &hits, &mut value)?);
     /// assert_eq!(value, [0, 0, 0, 7]);

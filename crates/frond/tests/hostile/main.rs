@@ -24,7 +24,7 @@ use runs::Lying;
 use samples::{Block, Tree};
 
 /// Encodings of a column that refer to other columns or to a model.
-const RELATED: [&str; 4] = ["difference", "line", "quotes", "templates"];
+const RELATED: [&str; 4] = ["difference", "line", "reference", "templates"];
 
 /// Prints the seed of a failed run.
 struct Seed(u64);

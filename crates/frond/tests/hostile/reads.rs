@@ -17,7 +17,7 @@ use crate::{counting::peak_of, samples::Block};
 /// Bytes beyond what a block's own lengths allow: initial capacity of lists, contexts of codecs.
 const SOME: usize = 64 << 10;
 /// Most bytes that a row without a value may have in each string column
-/// (docs/format.md, "ColumnarBlock block").
+/// (docs/format.md, "Columnar block").
 const FILLER_BYTES_MAX: usize = 64;
 
 /// What is in a row: key, tag, payload.

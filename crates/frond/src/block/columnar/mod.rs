@@ -44,7 +44,7 @@
 //! 4. Parsing a block reads its header only; a column is looked at when a row of it is wanted.
 //!
 //! Threads: blocks and [`Columns`] are immutable; builders and positions belong to one thread.
-//! Bytes: docs/format.md, "ColumnarBlock block". Why: docs/design/012-columnar-blocks.md.
+//! Bytes: docs/format.md, "Columnar block". Why: docs/design/012-columnar-blocks.md.
 
 mod builder;
 mod check;

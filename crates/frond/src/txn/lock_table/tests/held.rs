@@ -62,7 +62,7 @@ fn every_lock_is_listed_with_its_holder() {
     assert_eq!(own, of_a);
     assert_eq!(told(&table.held_by(&b, 100)).len(), 3);
     let words: Vec<_> = all.locks.iter().map(ToString::to_string).collect();
-    assert!(words.contains(&"transaction 1 has shared access to the gap behind key \"a\" up to key \"both\" of tree 7".into()), "{words:?}");
+    assert!(words.contains(&"transaction 1 has shared access to the gap after key \"a\" up to key \"both\" of tree 7".into()), "{words:?}");
 
     // An intent that was moved into the table is listed once, with its mode there.
     table.release_all(&mut b);
