@@ -96,7 +96,7 @@ struct Listed {
 }
 
 /// The registry of snapshots.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     lists: Striped<Mutex<Listed>, LISTS>,
     /// The time, milliseconds.
@@ -106,12 +106,6 @@ pub(crate) struct Snapshots {
 /// The registry, locked for a publish.
 pub(crate) struct Publishing<'a> {
     lists: Vec<MutexGuard<'a, Listed>>,
-}
-
-impl Default for Snapshots {
-    fn default() -> Self {
-        Self { lists: Striped::default(), now: CacheLine::default() }
-    }
 }
 
 /// A time of the store's clock in milliseconds.
