@@ -2,11 +2,13 @@
 
 SHELL := /bin/bash
 CARGO := cargo
-# One build for all tests: it contains the planted bugs, inactive. Tests that activate them run by
-# themselves. Those of the lab need rivals and servers: `make test-lab`.
-TESTED := --workspace --exclude frond-lab --locked --features frond/planted-bugs
 # The lab with all stores that it compares with.
 LAB := frond-lab/lab,frond-lab/tidesdb
+# One build for all tests: it contains the planted bugs, inactive. Tests that activate them run by
+# themselves. WITH_LAB=1 adds those of the lab to `make test`, which then needs what `make test-lab`
+# installs and builds: both use one build.
+LAB_TESTED := --workspace --locked --features frond/planted-bugs,$(LAB)
+TESTED := $(if $(WITH_LAB),$(LAB_TESTED),--workspace --locked --features frond/planted-bugs)
 # Runs each test program, and fails it with the stacks of its threads if it hangs.
 WATCHED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/watch-test.sh']"
 SIZE ?= full
@@ -21,7 +23,7 @@ help: ## This list
 demo: ## Load real data, kill the loader, prove that nothing is lost, race RocksDB and SQLite (5 min)
 	@scripts/demo.sh $(SIZE)
 
-test: ## All tests of the engine, the C API and the command; planted bugs, and which test catches each; some thread schedules (minutes)
+test: ## All tests; planted bugs, and which test catches each; some thread schedules (minutes)
 	$(CARGO) $(WATCHED) test $(TESTED) -- --skip planted
 	$(CARGO) $(WATCHED) test $(TESTED) --lib --test planted -- planted --show-output
 	$(MAKE) schedules
@@ -108,9 +110,6 @@ test-mariadb-clients: mariadb-plugin ## mariadb-dump, mydumper, sysbench, a Pyth
 conformance: mariadb-plugin ## The server's own test suites on ENGINE=FROND, with InnoDB's results as the reference (an hour)
 	@scripts/mariadb-setup.sh tests
 	@plugin/mariadb/tests/conformance/run.py $(ARGS)
-
-# Builds the engine as the tests of the workspace do, so that it is not built again.
-LAB_TESTED := --locked -p frond -p frond-lab --features frond/planted-bugs,$(LAB)
 
 .PHONY: lab lab-build lab-published test-lab
 lab-build:
