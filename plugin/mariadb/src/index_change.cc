@@ -140,8 +140,8 @@ int Index_change::scan(Session *session, TABLE *altered, const Plan &plan, frond
             const frond_row &row = batch.rows[i];
             std::string_view key = view(row.key, row.key_length), value = view(row.value, row.value_length);
             if ((plan.has_primary() && !plan.primary_key().decode(key, record, wanted.get())) ||
-                !(parts == nullptr ? plan.row->decode(value, wanted.get(), record)
-                                   : plan.row->decode(value, projection, record)))
+                !(handle == nullptr ? plan.row->decode(value, wanted.get(), record)
+                                    : plan.row->decode(value, projection, record)))
                 return CORRUPT;
             if (int code = each(key, record))
                 return code;
