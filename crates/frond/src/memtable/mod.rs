@@ -7,7 +7,7 @@
 //!
 //! Each tree has an arena-backed B+tree ([`tree`]) from key to the key's versions ([`versions`]),
 //! range deletes in levels ([`ranges`]), and possibly mini-runs of large transactions
-//! ([`mini_run`]). All of it lives in one arena of frames ([`arena`]) and is found through a small
+//! ([`mem_run`]). All of it lives in one arena of frames ([`arena`]) and is found through a small
 //! trie of tree ids ([`directory`]): a tree with one key costs some 350 bytes.
 //!
 //! Invariants
