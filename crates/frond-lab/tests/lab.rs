@@ -143,7 +143,7 @@ fn unknown_names_are_answered_with_the_nearest() {
 #[test]
 fn space_and_servers_are_checked_before_the_first_cell() {
     let lab = Lab::new();
-    let huge = "run iibench --size published --targets innodb --set rows=4000000000";
+    let huge = "run iibench --size published --targets innodb --set rows=2000000000";
     let refused = lab.fails(huge);
     assert!(refused.contains("the largest cell may need"), "{refused}");
     let unreachable = "run iibench --size tiny --targets frond,mysql://root:secret@127.0.0.1:1/x";
