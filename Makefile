@@ -1,4 +1,4 @@
-# All tasks of this repository. CI calls these targets and has no commands of its own.
+# All tasks of this repository. CI calls these targets, and scripts that they call.
 
 SHELL := /bin/bash
 CARGO := cargo

@@ -1,5 +1,5 @@
-//! Striped values: one value per stripe, each on a cache line of its own. Threads are spread over
-//! the stripes, so that they seldom write to the same cache line.
+//! Striped values: one value per stripe, each on a cache line of its own. Threads (or keys, by a
+//! number of theirs) are spread over the stripes, so that they seldom write to the same cache line.
 //!
 //! Threads: all. Cost of finding the calling thread's stripe: some instructions, no lock.
 

@@ -162,16 +162,15 @@ mod tests {
     fn studies_run_with_safe_durability_and_as_published() {
         let all = all().expect("it is right");
         for (name, suite) in all.iter().filter(|(name, _)| name.contains("-20")) {
-            let limited = ["hdd", "sata"].into_iter().find(|class| name.ends_with(class));
-            let base = ["-hdd", "-sata", "-safe"]
-                .into_iter()
-                .fold(name.as_str(), |name, suffix| name.trim_end_matches(suffix));
+            let limited = [("-hdd", "hdd"), ("-sata", "sata-2015")];
+            let limited = limited.into_iter().find(|(suffix, _)| name.ends_with(suffix));
+            let suffix = limited.map_or("-safe", |(suffix, _)| suffix);
+            let base = name.trim_end_matches(suffix);
             let is_safe = |suite: &Suite| suite.durability == Some(Durability::Safe);
             let safe = all.get(&format!("{base}-safe"));
             assert!(is_safe(&all[base]) || safe.is_some_and(is_safe), "{name} has no safe variant");
             assert_eq!(suite.run, all[base].run, "{name}");
-            let class = limited.map(|class| if class == "sata" { "sata-2015" } else { class });
-            assert_eq!(suite.class.as_deref(), class, "{name}");
+            assert_eq!(suite.class.as_deref(), limited.map(|(_, class)| class), "{name}");
             assert_eq!(suite.disk, limited.map(|_| Kind::Process), "{name}: all I/O is limited");
         }
         // The suite `all` has every workload.

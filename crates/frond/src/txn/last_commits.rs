@@ -31,35 +31,25 @@
 
 use crate::{
     Seqno, TreeId,
+    striped::Striped,
     sync::{AtomicU64, Ordering},
 };
 
 /// Number of words. Trees whose numbers differ by less have separate words. 32 KiB per store.
 const WORDS: usize = if cfg!(shuttle) { 4 } else { 512 };
 
-/// A word on a cache line of its own: indexes of one table have adjacent numbers.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Word(AtomicU64);
-
 /// The last commit to each tree.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LastCommits {
-    words: Box<[Word]>,
+    /// Each on a cache line of its own: indexes of one table have adjacent numbers.
+    words: Striped<AtomicU64, WORDS>,
     /// Number of rows that had to be read again.
     looked_again: AtomicU64,
 }
 
-impl Default for LastCommits {
-    fn default() -> Self {
-        let words = (0..WORDS).map(|_| Word::default()).collect();
-        Self { words, looked_again: AtomicU64::new(0) }
-    }
-}
-
 impl LastCommits {
     fn word(&self, tree: TreeId) -> &AtomicU64 {
-        &self.words[tree.0 as usize % WORDS].0
+        self.words.at(tree.0 as usize)
     }
 
     /// Notes a commit to these trees that is about to get its seqno. Called within the sequencer's

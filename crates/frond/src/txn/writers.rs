@@ -11,16 +11,18 @@
 //! copy; a look skips lists without writers at the cost of one load.
 
 use super::LiveWrites;
-use crate::sync::{Arc, AtomicUsize, Mutex, OnceLock, Ordering, fence};
+use crate::{
+    striped::Striped,
+    sync::{Arc, AtomicUsize, Mutex, OnceLock, Ordering, fence},
+};
 
 /// Number of lists. A short transaction is listed for some microseconds and takes the list's lock
 /// twice for some ten nanoseconds: four lists suffice for a hundred threads. A look reads one cache
 /// line per list.
 const LISTS: usize = 4;
 
-/// A list of writers, on a cache line of its own.
+/// A list of writers.
 #[derive(Debug, Default)]
-#[repr(align(64))]
 struct List {
     count: AtomicUsize,
     writers: Mutex<Vec<Arc<LiveWrites>>>,
@@ -30,13 +32,13 @@ struct List {
 #[derive(Debug, Default)]
 pub struct TreeWriters {
     /// Allocated for the first writer: if a store has very many trees, most have none.
-    lists: OnceLock<Box<[List; LISTS]>>,
+    lists: OnceLock<Striped<List, LISTS>>,
 }
 
 impl TreeWriters {
     /// Lists a writer that has appended its first entry of the tree. Called once.
     pub fn enter(&self, writer: &Arc<LiveWrites>) {
-        let list = Self::list(self.lists.get_or_init(Box::default), writer);
+        let list = self.lists.get_or_init(Striped::default).at(writer.place());
         let mut writers = list.writers.lock().unwrap();
         writers.push(writer.clone());
         // Pairs with the load in `others`: the fence below comes before the search for range locks.
@@ -48,7 +50,7 @@ impl TreeWriters {
     /// Removes a writer: what it wrote is visible, or rolled back.
     pub fn leave(&self, writer: &Arc<LiveWrites>) {
         let Some(lists) = self.lists.get() else { return };
-        let list = Self::list(lists, writer);
+        let list = lists.at(writer.place());
         let mut writers = list.writers.lock().unwrap();
         if let Some(at) = writers.iter().position(|own| Arc::ptr_eq(own, writer)) {
             writers.swap_remove(at);
@@ -71,9 +73,5 @@ impl TreeWriters {
             let is_own = |writer: &Arc<LiveWrites>| own.is_some_and(|own| Arc::ptr_eq(own, writer));
             out.extend(writers.iter().filter(|writer| !is_own(writer)).cloned());
         }
-    }
-
-    fn list<'a>(lists: &'a [List; LISTS], writer: &LiveWrites) -> &'a List {
-        &lists[writer.place() % LISTS]
     }
 }

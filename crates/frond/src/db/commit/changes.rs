@@ -116,6 +116,6 @@ pub(super) fn ending_trees(shared: &Shared, changes: &[Change]) -> Vec<Arc<TreeE
 }
 
 /// True for a commit that drops trees or snapshots and otherwise writes only catalog records.
-pub(super) fn make_room(changes: &[Change]) -> bool {
+pub(super) fn only_free_space(changes: &[Change]) -> bool {
     !changes.is_empty() && changes.iter().all(Change::makes_room)
 }

@@ -54,7 +54,7 @@ use crate::{
 };
 
 use super::{Batch, Shared};
-use changes::make_room;
+use changes::only_free_space;
 pub(super) use durable::Timings;
 pub(super) use record::write_record;
 pub(super) use record_buffers::Records;
@@ -88,7 +88,7 @@ impl<'a> PendingCommit<'a> {
     ) -> Self {
         let CommitPayload { writes, relieves, .. } = &**payload;
         // Deletes are always allowed: they are how space comes back (Rule: I24).
-        let relieves = *relieves || writes.only_deletes() || make_room(changes);
+        let relieves = *relieves || writes.only_deletes() || only_free_space(changes);
         let admitted = if relieves { 0 } else { writes.bytes() as u64 };
         Self { payload, blobs, changes, admitted, names_extents: true, guaranteed: None }
     }
@@ -100,8 +100,7 @@ impl<'a> PendingCommit<'a> {
         (spilled, bytes): &'a (Change, u64),
     ) -> Self {
         let admitted = payload.writes.bytes() as u64 + bytes;
-        let changes = std::slice::from_ref(spilled);
-        Self { payload, blobs, changes, admitted, names_extents: true, guaranteed: None }
+        Self { admitted, ..Self::new(payload, blobs, std::slice::from_ref(spilled)) }
     }
 }
 
@@ -129,7 +128,7 @@ impl Shared {
         }
         batch.check_store(self)?;
         self.must_take_inserts(batch)?;
-        let deletes = batch.writes.only_deletes() || make_room(changes);
+        let deletes = batch.writes.only_deletes() || only_free_space(changes);
         let paced = if deletes { Paced::Deletes } else { Paced::Free };
         batch.waits.check_interrupted()?;
         self.engine.pace(paced, &|| batch.waits.check_interrupted())?;

@@ -26,7 +26,7 @@
 //!
 //! A transaction whose writes have left memory answers for its rows by a probe of its sorted runs,
 //! and its row locks leave the table (Rule: I47, `spilled.rs`). Locks on rows that are not written
-//! are limited to a share of memory (`room.rs`).
+//! are limited to a share of memory (`lock_memory.rs`).
 //!
 //! Invariants
 //! 1. A lock set releases everything it took: at its end the table has nothing of it.
@@ -70,6 +70,7 @@ use std::{fmt, time::Duration};
 use crate::{
     KeyStart,
     io::Clock,
+    striped::CacheLine,
     sync::{Arc, AtomicU32, Mutex},
 };
 
@@ -146,15 +147,10 @@ pub trait Hooks: Send + Sync + fmt::Debug {
     }
 }
 
-/// A mutex that shares its cache line with no other.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Aligned<T>(T);
-
 /// The lock table of a store.
 pub struct LockTable {
-    shards: Box<[Aligned<Mutex<Shard>>]>,
-    ranges: Box<[Aligned<RangeShard>]>,
+    shards: Box<[CacheLine<Mutex<Shard>>]>,
+    ranges: Box<[CacheLine<RangeShard>]>,
     /// Counters of trees locked as a whole; see `tables.rs`.
     strong: Box<[AtomicU32]>,
     spilled: Spilled,
@@ -163,7 +159,7 @@ pub struct LockTable {
     counters: Counters,
     clock: Arc<dyn Clock>,
     hooks: Option<Arc<dyn Hooks>>,
-    /// Memory that all locks together may use (`room.rs`).
+    /// Memory that all locks together may use (`lock_memory.rs`).
     bytes_max: u64,
 }
 
@@ -187,8 +183,8 @@ impl LockTable {
     /// An empty table with optional hooks.
     pub fn with(clock: Arc<dyn Clock>, hooks: Option<Arc<dyn Hooks>>) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Aligned::default()).collect(),
-            ranges: (0..RANGE_SHARDS).map(|_| Aligned::default()).collect(),
+            shards: (0..SHARDS).map(|_| CacheLine::default()).collect(),
+            ranges: (0..RANGE_SHARDS).map(|_| CacheLine::default()).collect(),
             strong: (0..STRONG).map(|_| AtomicU32::new(0)).collect(),
             spilled: Spilled::default(),
             owners: Owners::new(),

@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     KeyStart, TreeId,
+    striped::CacheLine,
     sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, fence},
 };
 
@@ -378,7 +379,7 @@ impl LockTable {
 
     /// Number of ranges.
     pub(super) fn ranges_live(&self) -> usize {
-        let count = |shard: &super::Aligned<RangeShard>| shard.0.count.load(Ordering::SeqCst);
+        let count = |shard: &CacheLine<RangeShard>| shard.0.count.load(Ordering::SeqCst);
         self.ranges.iter().map(|shard| count(shard) as usize).sum()
     }
 }
