@@ -19,7 +19,7 @@ pub struct Goal {
     pub what: String,
     pub workload: String,
     pub face: String,
-    /// Name of the step, or its begin and `*`; empty for metrics of the whole cell.
+    /// Name of the step, or its first letters and `*`; empty for metrics of the whole cell.
     pub step: String,
     /// Durabilities that the goal applies to; all if empty.
     #[serde(default)]

@@ -35,7 +35,7 @@ fn line(goal: &Goal, measured: &[Measured], variant: &str) -> Option<String> {
         }
     };
     let (verdict, _) = goal.verdict(own, rival, short);
-    // The parts of db_bench have the same goals.
+    // Goals of several tests of db_bench read alike.
     let step =
         if goal.workload == "dbbench" { format!(" in {}", goal.step) } else { String::new() };
     Some(format!("goal    {}{step}: {verdict}", goal.what))
