@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::scatter::{Point, scatter};
 use super::svg::{Bar, Line, bars, escape, lines};
-use super::table::{figure, verdict};
+use super::table::figure;
 use crate::results::{Conditions, Final, Row};
 use crate::size::Bytes;
 use crate::targets::{Result, TargetName};
