@@ -430,7 +430,7 @@ mod tests {
             assert!(retention.metrics["gone_s"] > 0.0 && retention.metrics["ops"] > 0.0);
             assert!(retention.latencies.contains_key("commit"), "{target}");
             let asked = &step_of(result, "queries before").latencies;
-            assert!(NAMES.iter().filter(|name| asked.contains_key(*name)).count() > 3, "{target}");
+            assert!(NAMES.iter().filter(|name| asked.contains_key(**name)).count() > 3, "{target}");
             // Rows, their number and three indexes, after the load and at the end; those inserted.
             assert_eq!(result.verified.len(), if target == "null" { 0 } else { 11 });
         });
