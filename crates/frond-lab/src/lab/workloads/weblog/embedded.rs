@@ -240,8 +240,8 @@ struct Deleter<'t> {
 
 impl Deleter<'_> {
     /// Deletes the oldest rows, at most those of one transaction, and returns their number. They
-    /// are read before, since their index entries follow from their columns. No other client changes
-    /// rows of that age, so they are not locked.
+    /// are read before, since their index entries follow from their columns. No other client
+    /// changes rows of that age, so they are not locked.
     fn delete(&mut self, connection: &mut dyn Connection) -> Attempt<u64> {
         let Self { table, end, found, encoded } = self;
         let to = [Value::Millis(end.saturating_sub(1))];
