@@ -56,8 +56,8 @@ fn sizes_are_measured_by_store_and_by_column() {
     let encoded: f64 = columns.iter().map(|line| number(line[3])).sum();
     assert!(encoded < settled && settled < raw, "{encoded} of {settled} of {raw} in\n{out}");
 
-    for column in ["disk_b_row", "disk_flushed_over_end"] {
-        let begin = format!("budget  linktable {column}: ");
+    for metric in ["disk_b_row", "flushed_over_rested"] {
+        let begin = format!("goal    linktable {metric}: ");
         let line = out.lines().find(|line| line.starts_with(&begin)).unwrap_or(&out);
         assert!(line.contains(": met (") || line.contains(": not met ("), "{line}");
     }

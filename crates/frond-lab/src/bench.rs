@@ -120,7 +120,6 @@ impl Args {
         let sizes = self.workload == What::Sizes;
         let txn = self.workload == What::One(Name::Txn);
         Order {
-            version: None,
             target: job.target,
             workload: job.workload,
             spec: Spec {
@@ -218,7 +217,7 @@ pub fn run(args: &Args) -> Result<()> {
         let loaded = null.flat_map(|(_, outcome)| &outcome.rows).map(|row| row.ops);
         conditions.rows = loaded.sum();
     }
-    let rows = finish(&mut outcomes, args.targets.contains(&TargetName::Null), &conditions);
+    let rows = finish(&mut outcomes, args.targets.contains(&TargetName::Null));
     match args.workload {
         What::One(Name::Txn) => print!("{}", report::transactions(&conditions, &outcomes, &rows)),
         What::One(_) => print!("{}", report::table(&conditions, &outcomes, &rows)),
@@ -263,12 +262,8 @@ fn make_room(dir: &Path, store: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Subtracts the generator's CPU and returns all rows in run order, with Frond's budgets and goals.
-fn finish(
-    outcomes: &mut [(TargetName, Final)],
-    with_null: bool,
-    conditions: &Conditions,
-) -> Vec<Row> {
+/// Subtracts the generator's CPU and returns all rows in run order, with Frond's goals.
+fn finish(outcomes: &mut [(TargetName, Final)], with_null: bool) -> Vec<Row> {
     let null = outcomes.iter().filter(|(target, _)| *target == TargetName::Null);
     let null: Vec<Row> = null.flat_map(|(_, outcome)| outcome.rows.clone()).collect();
     let mut rows: Vec<Row> = Vec::new();
@@ -278,7 +273,6 @@ fn finish(
         }
         for row in &mut outcome.rows {
             if *target != TargetName::Null {
-                row.budgets = crate::results::budgets(row);
                 let of_step = null.iter().find(|null| null.step == row.step);
                 row.yardstick = of_step.and_then(|null| null.yardstick.clone());
             }
@@ -288,8 +282,8 @@ fn finish(
         }
     }
     let goals: Vec<_> =
-        rows.iter().map(|row| crate::results::goals(row, &rows, conditions.memory_b)).collect();
-    let of_frond = rows.iter_mut().zip(goals).filter(|(row, _)| row.target == "frond");
+        rows.iter().map(|row| crate::results::goals(row, &rows, report::figure)).collect();
+    let of_frond = rows.iter_mut().zip(goals).filter(|(row, _)| row.target == crate::goals::TARGET);
     of_frond.for_each(|(row, goals)| row.goals = goals);
     rows
 }

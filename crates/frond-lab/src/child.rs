@@ -25,8 +25,6 @@ use crate::workloads::{self, Bench, Name, Rest, Spec, Workload};
 pub struct Order {
     /// Target.
     pub target: TargetName,
-    /// Another commit of Frond, loaded as a library instead of the built-in one.
-    pub version: Option<targets::library::Version>,
     /// Workload.
     pub workload: Name,
     /// Its parameters.
@@ -57,7 +55,7 @@ pub fn run(order: &Order) -> Result<()> {
 }
 
 /// Runs the order and returns the result. An error of the store is part of the result.
-pub fn collect(order: &Order) -> Final {
+fn collect(order: &Order) -> Final {
     let mut result = Final::default();
     if let Err(failure) = fill(order, &mut result) {
         result.failure = Some(failure.0);
@@ -87,7 +85,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
         unique: workload.unique(),
         transactions: workload.has_transactions(),
     };
-    let target = targets::open(order.target, order.version.as_ref(), &setup)?;
+    let target = targets::open(order.target, None, &setup)?;
     result.version = target.version();
     result.settings = target.settings();
     let deadline = order.time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));

@@ -8,16 +8,35 @@ use crate::schema::{Keyspace, Table, Type, Value};
 /// A text in a key must not contain a zero byte, which would be escaped there; no workload has such
 /// keys.
 pub fn row<'a>(table: &Table, key: &'a [u8], value: &'a [u8]) -> Option<Vec<Value<'a>>> {
-    let mut row = vec![Value::I8(0); table.columns.len()];
-    let mut rest = key;
+    let mut row = Vec::with_capacity(table.columns.len());
+    row_into(table, key, value, &mut row).then_some(row)
+}
+
+/// Like [`row`], into a buffer. Returns false if the bytes are not those of a row of this table.
+pub fn row_into<'a>(
+    table: &Table,
+    key: &'a [u8],
+    value: &'a [u8],
+    row: &mut Vec<Value<'a>>,
+) -> bool {
+    row.clear();
+    row.resize(table.columns.len(), Value::I8(0));
+    decoded(table, key, value, row).is_some()
+}
+
+fn decoded<'a>(
+    table: &Table,
+    mut key: &'a [u8],
+    mut value: &'a [u8],
+    row: &mut [Value<'a>],
+) -> Option<()> {
     for &column in &table.primary {
-        row[column] = of_key(table.columns[column].kind, &mut rest)?;
+        row[column] = of_key(table.columns[column].kind, &mut key)?;
     }
-    let mut rest = [rest, value];
     for column in table.value_columns() {
-        row[column] = of_value(table.columns[column].kind, &mut rest[1])?;
+        row[column] = of_value(table.columns[column].kind, &mut value)?;
     }
-    rest.iter().all(|rest| rest.is_empty()).then_some(row)
+    (key.is_empty() && value.is_empty()).then_some(())
 }
 
 /// Returns the columns of an entry's key, in the order of the keyspace (0 the rows, 1.. the

@@ -12,6 +12,7 @@
 pub mod bench;
 mod child;
 mod decode;
+mod goals;
 #[cfg(feature = "lab")]
 pub mod lab;
 mod layout;

@@ -166,6 +166,20 @@ pub const METRICS: &[Metric] = &[
         0.05,
         "embedded store: CPU of all other threads per operation",
     ),
+    metric(
+        "training_ns_op",
+        "ns",
+        Lower,
+        0.10,
+        "Frond: time per operation for making models of strings",
+    ),
+    metric(
+        "faults_steady_op",
+        "",
+        Lower,
+        0.50,
+        "embedded store: page faults per operation in the second half of the step",
+    ),
     metric("client_cpu_us_op", "µs", Neither, 0.03, "CPU of the client per operation"),
     metric("wr_b_op", "B", Lower, 0.03, "bytes sent to the device per operation"),
     metric(
@@ -233,6 +247,13 @@ pub const METRICS: &[Metric] = &[
     metric("disk_peak_b", "B", Lower, 0.05, "peak of allocated bytes; in SQL without logs"),
     metric("disk_b_row", "B", Lower, 0.02, "allocated bytes per row after background work"),
     metric(
+        "flushed_over_rested",
+        "",
+        Lower,
+        0.05,
+        "embedded store: allocated bytes once memory was written out, as a multiple of those after background work",
+    ),
+    metric(
         "log_b",
         "B",
         Neither,
@@ -254,6 +275,7 @@ pub const METRICS: &[Metric] = &[
         0.05,
         "peak memory of the engine's control group, including page cache",
     ),
+    metric("queries_s", "1/s", Higher, 0.07, "queries per second while rows are inserted"),
     metric("background_s", "1/s", Higher, 0.05, "rows per second inserted while queries run"),
     metric(
         "sla_failed",

@@ -371,6 +371,15 @@ impl Drop for Client<'_> {
     }
 }
 
+/// Returns the minor faults per operation from the sample at half of the operations to the last
+/// one.
+pub fn faults_of_second_half(samples: &[Sample]) -> Option<f64> {
+    let last = samples.last()?;
+    let half = samples.iter().find(|sample| sample.mark.ops >= last.mark.ops / 2)?;
+    let ops = last.mark.ops - half.mark.ops;
+    (ops > 0).then(|| (last.faults_minor - half.faults_minor) as f64 / ops as f64)
+}
+
 /// Runs a step and measures it.
 pub fn run(plan: &Plan, body: impl FnOnce(&Meter) -> Result<()>) -> Result<Taken> {
     plan.subject.reset_rss_peak();
@@ -484,5 +493,22 @@ mod tests {
         });
         let taken = taken.expect("nothing fails");
         assert!(taken.stopped && taken.ops == 1, "{taken:?}");
+    }
+
+    #[test]
+    fn faults_of_the_first_half_are_not_steady() {
+        let sample = |ops, faults_minor| Sample {
+            mark: Mark { ops, seconds: ops as f64 },
+            rss_b: 0,
+            read_b: 0,
+            write_b: 0,
+            cpu_s: 0.0,
+            faults_minor,
+        };
+        let samples =
+            [sample(10, 9_000), sample(50, 10_000), sample(90, 10_004), sample(100, 10_005)];
+        assert_eq!(faults_of_second_half(&samples), Some(0.1));
+        assert_eq!(faults_of_second_half(&samples[..1]), None);
+        assert_eq!(faults_of_second_half(&[]), None);
     }
 }

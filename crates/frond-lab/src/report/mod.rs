@@ -14,5 +14,5 @@ mod transactions;
 
 pub use page::page;
 pub use sizes::sizes;
-pub use table::table;
+pub use table::{figure, table};
 pub use transactions::transactions;

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::scatter::{Point, scatter};
 use super::svg::{Bar, Line, bars, escape, lines};
-use super::table::{figure, verdict};
+use super::table::figure;
 use crate::results::{Conditions, Final, Row};
 use crate::size::Bytes;
 use crate::targets::{Result, TargetName};
@@ -255,7 +255,6 @@ fn section(step: &str, rows: &[&Row], conditions: &Conditions) -> String {
             escape(&note)
         );
     }
-    out.push_str(&budgets(rows));
     out.push_str(&goals(rows));
     out.push_str(&parts(rows));
     out.push_str(&figures(rows));
@@ -285,54 +284,22 @@ fn curve(row: &Row) -> Vec<(f64, f64)> {
     row.series.iter().zip(&row.int_ops_s).map(|(s, rate)| (s.mark.ops as f64, *rate)).collect()
 }
 
-fn budgets(rows: &[&Row]) -> String {
-    let Some(frond) = rows.iter().find(|row| row.target == "frond" && !row.budgets.is_empty())
-    else {
-        return String::new();
-    };
-    let mut out =
-        "<details open><summary>Frond's budgets</summary><table><tr><th>column</th><th>for\
-                   </th><th>budget</th><th>measured</th></tr>"
-            .to_owned();
-    for budget in &frond.budgets {
-        let class = if budget.measured > budget.budget { "loses" } else { "wins" };
-        let _ = write!(
-            out,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{}</td></tr>",
-            escape(&budget.column),
-            escape(&budget.what),
-            figure(budget.budget),
-            figure(budget.measured)
-        );
-    }
-    out + "</table></details>\n"
-}
-
-/// Lists Frond's goals relative to a rival.
+/// Lists Frond's goals with their verdicts.
 fn goals(rows: &[&Row]) -> String {
     let of_all = || rows.iter().flat_map(|row| &row.goals);
     if of_all().next().is_none() {
         return String::new();
     }
-    let mut out =
-        "<details open><summary>Frond's goals against RocksDB</summary><table><tr><th>column</th>\
-                   <th>for</th><th>measured</th><th>best of RocksDB</th><th>in</th><th>times</th>\
-                   <th>goal</th><th></th></tr>"
-            .to_owned();
+    let mut out = "<details open><summary>Frond's goals</summary><table><tr><th>metric</th>\
+                   <th>measured</th></tr>"
+        .to_owned();
     for goal in of_all() {
         let _ = write!(
             out,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.2}</td><td>{}</td>\
-             <td class=\"{}\">{}</td></tr>",
-            escape(&goal.column),
-            escape(&goal.what),
-            figure(goal.measured),
-            figure(goal.rival_measured),
-            escape(&goal.rival),
-            goal.times(),
-            escape(&goal.wanted()),
-            if goal.is_met() { "wins" } else { "loses" },
-            verdict(goal.is_met())
+            "<tr><td>{}</td><td class=\"{}\">{}</td></tr>",
+            escape(&goal.metric),
+            if goal.is_met { "wins" } else { "loses" },
+            escape(&goal.text)
         );
     }
     out + "</table></details>\n"

@@ -8,9 +8,8 @@
 use std::fmt::Write;
 
 use super::table::{aligned, figure, head, notes, verdict};
-use crate::results::{
-    Conditions, Final, PartSize, Row, Yardstick, bytes_a_row, times as factor, times_as_large,
-};
+use crate::goals::{against, of};
+use crate::results::{Conditions, Final, PartSize, Row, Yardstick, is_target};
 use crate::targets::TargetName;
 
 const HEADS: [&str; 12] = [
@@ -36,7 +35,7 @@ takes). raw: keys and values as they were given. CPU: of a row, until the store 
 goal: what Frond may take at most, and RocksDB and InnoDB in pages of 4 KiB have to take at least in times of that.
 ";
 
-/// Formats the table of all data sets, the budgets, and the failures of targets.
+/// Formats the table of all data sets, the goals, and the failures of targets.
 pub fn sizes(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[Row]) -> String {
     let mut sets: Vec<&str> = Vec::new();
     for row in rows {
@@ -93,14 +92,19 @@ fn line(row: &Row, frond: Option<f64>) -> Vec<String> {
     let per_row = |bytes: Option<u64>| Some(bytes? as f64 / row.ops.max(1) as f64);
     let is_frond = row.target == "frond";
     let times = row.disk_b_row.zip(frond.filter(|_| !is_frond)).map(|(theirs, ours)| theirs / ours);
-    let goal = match row.target.as_str() {
-        "frond" => bytes_a_row(&row.step)
-            .zip(row.disk_b_row)
-            .map(|(goal, bytes)| format!("<= {goal:.0} B {}", verdict(bytes <= goal))),
-        target => times_as_large(&row.step, target).map(|goal| {
-            let verdict = times.map(|times| verdict(times >= goal));
-            format!(">= {} x {}", factor(goal), verdict.unwrap_or_default()).trim_end().to_owned()
+    let goal = match is_frond {
+        true => of(&row.step, "load", "disk_b_row").zip(row.disk_b_row).map(|(goal, bytes)| {
+            format!("<= {:.0} B {}", goal.bound(), verdict(goal.is_met(bytes)))
         }),
+        false => against("rocksdb", &row.step, "load", "disk_b_row")
+            .filter(|_| is_target(&row.target, "rocksdb"))
+            .map(|goal| {
+                // The goal bounds Frond's part of the rival's size.
+                let verdict = times.map(|times| verdict(goal.is_met(1.0 / times)));
+                let text =
+                    format!(">= {:.1} x {}", 1.0 / goal.bound(), verdict.unwrap_or_default());
+                text.trim_end().to_owned()
+            }),
     };
     let rows = match row.finished {
         true => row.ops.to_string(),
@@ -188,7 +192,7 @@ fn bytes(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::budgets;
+    use crate::results::goals;
 
     fn row(target: &str, step: &str, disk: u64) -> Row {
         let mut row = Row {
@@ -204,7 +208,7 @@ mod tests {
             raw_b_row: Some(76.0),
             ..Row::default()
         };
-        row.budgets = budgets(&row);
+        row.goals = goals(&row, &[], figure);
         row
     }
 
@@ -224,10 +228,10 @@ mod tests {
         assert_eq!(of(1), "iibench rocksdb 1000 76.0 80.0 60.0 40.0 1.50 2.00 >= 1.3 x met 0.00 -");
         assert!(of(2).contains("<= 135 B not met"), "{}", of(2));
         assert!(of(2).starts_with("packages frond") && of(3).contains(" 500.0 1.50 2.50 - "));
-        assert!(text.contains("budget  packages disk_b_row: 200 measured, 135 budgeted: not met"));
-        assert!(text.contains(
-            "budget  iibench disk_flushed_over_end: 1.50 measured, 1.15 budgeted: not met"
-        ));
+        assert!(text.contains("goal    packages disk_b_row: 200, wanted <= 135: not met"));
+        assert!(
+            text.contains("goal    iibench flushed_over_rested: 1.50, wanted <= 1.15: not met")
+        );
     }
 
     #[test]
@@ -258,10 +262,10 @@ mod tests {
             for (times, verdict) in [(1.15, "met"), (1.16, "not met")] {
                 let mut row =
                     Row { disk_flushed_over_end: Some(times), ..row("frond", set, 1_000) };
-                row.budgets = budgets(&row);
+                row.goals = goals(&row, &[], figure);
                 let text = sizes(&Conditions::default(), &[], &[row]);
                 let line = format!(
-                    "\nbudget  {set} disk_flushed_over_end: {times:.2} measured, 1.15 budgeted: {verdict} ("
+                    "\ngoal    {set} flushed_over_rested: {times:.2}, wanted <= 1.15: {verdict} ("
                 );
                 assert!(text.contains(&line), "{line} in {text}");
             }

@@ -23,7 +23,7 @@ const HEADS: [&str; 14] = [
     "RSS-null",
 ];
 
-/// Formats the table of all rows, the budgets, and the failures of targets.
+/// Formats the table of all rows, the goals, and the failures of targets.
 pub fn table(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[Row]) -> String {
     let lines = std::iter::once(HEADS.map(str::to_owned).to_vec()).chain(rows.iter().map(cells));
     let lines: Vec<Vec<String>> = lines.collect();
@@ -63,36 +63,12 @@ pub fn aligned(lines: &[Vec<String>]) -> String {
     out
 }
 
-/// Formats Frond's budgets and goals with the measured figures, and what failed.
+/// Formats Frond's goals with the measured figures, and what failed.
 pub fn notes(outcomes: &[(TargetName, Final)], rows: &[Row]) -> String {
     let mut out = String::new();
-    for row in rows.iter().filter(|row| row.target == "frond") {
-        for budget in &row.budgets {
-            let _ = writeln!(
-                out,
-                "budget  {} {}: {} measured, {} budgeted: {} ({})",
-                row.step,
-                budget.column,
-                figure(budget.measured),
-                figure(budget.budget),
-                verdict(budget.measured <= budget.budget),
-                budget.what
-            );
-        }
+    for row in rows {
         for goal in &row.goals {
-            let _ = writeln!(
-                out,
-                "goal    {} {}: {} measured, {:.2} x the {} of RocksDB's best ({}), goal {} x: {} ({})",
-                row.step,
-                goal.column,
-                figure(goal.measured),
-                goal.times(),
-                figure(goal.rival_measured),
-                goal.rival,
-                goal.wanted(),
-                verdict(goal.is_met()),
-                goal.what
-            );
+            let _ = writeln!(out, "goal    {} {}: {}", row.step, goal.metric, goal.text);
         }
     }
     for (target, outcome) in outcomes {
@@ -118,7 +94,7 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// Returns the words for whether a goal or budget is met.
+/// Returns the words for whether a goal is met.
 pub fn verdict(is_met: bool) -> &'static str {
     if is_met { "met" } else { "not met" }
 }
@@ -150,7 +126,7 @@ fn cells(row: &Row) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{budgets, goals};
+    use crate::results::goals;
 
     #[test]
     fn figures_keep_three_digits() {
@@ -159,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets_and_goals_are_shown_with_their_verdicts() {
+    fn goals_are_shown_with_their_verdicts() {
         let row = |target: &str, exit_velocity, cpu_us_op| Row {
             target: target.to_owned(),
             step: "iibench".to_owned(),
@@ -171,17 +147,18 @@ mod tests {
         };
         let mut frond = row("frond", 290.0, 4.0);
         let mut rows = vec![row("rocksdb-m3", 100.0, 13.0), row("rocksdb-m6", 99.0, 12.5)];
-        frond.goals = goals(&frond, &rows, 0);
-        frond.budgets = budgets(&frond);
+        frond.goals = goals(&frond, &rows, figure);
         rows.push(frond);
         let text = table(&Conditions::default(), &[], &rows);
         let has =
             |line: &str| assert!(text.lines().any(|l| l.starts_with(line)), "{line} in {text}");
-        has("budget  iibench cpu_us_op: 4.00 measured, 4.00 budgeted: met (");
-        has("goal    iibench exit_velocity: 290 measured, 2.90 x the 100 of RocksDB's best \
-             (rocksdb-m3), goal >= 3 x: not met (");
-        has("goal    iibench cpu_us_op: 4.00 measured, 0.32 x the 12.5 of RocksDB's best \
-             (rocksdb-m6), goal <= 0.33 x: met (");
+        has("goal    iibench cpu_us_op: 4.00, wanted <= 4: met (");
+        has(
+            "goal    iibench exit_velocity: 290 = 2.90 x 100 of rocksdb-m3, wanted >= 3 x: not met (",
+        );
+        has(
+            "goal    iibench cpu_us_op_rested: 4.00 = 0.32 x 12.5 of rocksdb-m6, wanted <= 0.33 x: met (",
+        );
     }
 
     #[test]

@@ -7,7 +7,8 @@
 use std::fmt::Write;
 
 use super::table::{aligned, figure, head, notes};
-use crate::results::{Conditions, Final, Row};
+use crate::goals::{against, of};
+use crate::results::{Conditions, Final, Row, is_target};
 use crate::size::Bytes;
 use crate::targets::TargetName;
 
@@ -24,15 +25,7 @@ files, a transaction. peak: resident memory beyond that of the same step without
 alone, held: the same writes for four times as long; from the begin of held on a snapshot is held.
 ";
 
-/// Minimum ratio of Frond's rate to RocksDB's, by the prefix of a step's name.
-const GOALS: [(&str, f64); 3] = [("put-", 2.0), ("rmw-", 2.0), ("get-", 1.0)];
-
-/// What a held snapshot may cost Frond: minimum rate relative to the same writes without a
-/// snapshot, and maximum growth of memory.
-const HELD_RATE_MIN: f64 = 0.95;
-const HELD_GROWTH_MAX: f64 = 1.05;
-
-/// Formats the table of all steps, the budgets, and the failures of targets.
+/// Formats the table of all steps, the goals, and the failures of targets.
 pub fn transactions(
     conditions: &Conditions,
     outcomes: &[(TargetName, Final)],
@@ -61,12 +54,12 @@ fn line(row: &Row, frond: Option<&Row>) -> Vec<String> {
     let rival = frond.filter(|_| row.target != "frond");
     let rate = rival.map(|frond| frond.ops_s / row.ops_s.max(1e-9));
     let cpu = rival.and_then(|frond| Some(row.cpu_us_op? / frond.cpu_us_op?.max(1e-9)));
-    let is_rocksdb = row.target.starts_with("rocksdb");
-    let goal = GOALS.iter().find(|(begin, _)| is_rocksdb && row.step.starts_with(begin));
-    let goal = goal.map(|(_, times)| match rate {
-        Some(rate) if rate < *times => format!("{times:.0} not met"),
-        _ => format!("{times:.0}"),
-    });
+    let goal = against("rocksdb", "txn", &row.step, "ops_s")
+        .filter(|_| is_target(&row.target, "rocksdb"))
+        .map(|goal| match rate {
+            Some(rate) if !goal.is_met(rate) => format!("{:.0} not met", goal.bound()),
+            _ => format!("{:.0}", goal.bound()),
+        });
     let peak = row.rss_over_null_b.map(|bytes| Bytes(bytes.max(0) as u64).to_string());
     vec![
         row.step.clone(),
@@ -118,22 +111,14 @@ fn held(rows: &[Row]) -> String {
 /// Judges whether a held snapshot slows down writers, and whether memory keeps growing while it is
 /// held.
 fn held_goals(held: &Row, alone: &Row) -> String {
-    let mut out = String::new();
-    let verdict = |is_met| if is_met { "met" } else { "not met" };
+    let shown = |value: f64| format!("{value:.2}");
     let rate = held.ops_s / alone.ops_s.max(1e-9);
-    let _ = writeln!(
-        out,
-        "goal    writes while a snapshot is held: {rate:.2} of the rate without, wanted >= {HELD_RATE_MIN}: {}",
-        verdict(rate >= HELD_RATE_MIN)
-    );
-    if let Some(growth) = growth(held) {
-        let _ = writeln!(
-            out,
-            "goal    memory in the last quarter of {:.0} s with a snapshot: {growth:.2} of that in the second quarter, \
-             wanted <= {HELD_GROWTH_MAX}: {}",
-            held.seconds,
-            verdict(growth <= HELD_GROWTH_MAX)
-        );
+    let mut out = String::new();
+    for (metric, value) in [("held_rate", Some(rate)), ("held_growth", growth(held))] {
+        if let (Some(goal), Some(value)) = (of("txn", &held.step, metric), value) {
+            let (verdict, _) = goal.verdict(value, None, shown);
+            let _ = writeln!(out, "goal    {} in {:.0} s: {verdict}", goal.what, held.seconds);
+        }
     }
     out
 }
@@ -196,7 +181,7 @@ mod tests {
             text.contains(", frond: rate 0.75") && text.contains("150 B against 200 B"),
             "{text}"
         );
-        assert!(text.contains("0.75 of the rate without, wanted >= 0.95: not met"), "{text}");
+        assert!(text.contains("without it in 0 s: 0.75, wanted >= 0.95: not met"), "{text}");
         assert!(!text.contains("quarter"), "there is no series to tell by: {text}");
     }
 
@@ -217,7 +202,7 @@ mod tests {
                 [row("frond", "alone-2", 100.0), Row { series, ..row("frond", "held-2", 95.0) }];
             held(&rows)
         };
-        assert!(with(105).contains("1.05 of that in the second quarter, wanted <= 1.05: met"));
+        assert!(with(105).contains("second quarter in 0 s: 1.05, wanted <= 1.05: met"));
         assert!(with(106).contains("wanted <= 1.05: not met") && with(106).contains("0.95: met"));
     }
 }

@@ -6,15 +6,12 @@
 //! 3. Generator CPU, taken from the null target's row of the same step, is subtracted from
 //!    `cpu_us_op` and `cpu_fg_us_op` and shown as `cpu_generator_us_op`.
 
-mod budget;
-mod goal;
+mod goals;
 mod part;
 mod row;
 mod yardstick;
 
-pub use budget::{Budget, budgets, bytes_a_row, times_as_large};
-use goal::is_rocksdb;
-pub use goal::{Goal, goals, times};
+pub use goals::{Verdict, goals, is_target};
 pub use part::PartSize;
 pub use row::{Final, Row, Verified, subtract_generator};
 pub use yardstick::Yardstick;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::{Budget, Goal, PartSize, Yardstick};
-use crate::measure::{Mark, Sample, Taken, evenness, exit_velocity, rates, seconds_at};
+use super::{PartSize, Verdict, Yardstick};
+use crate::measure::{
+    Mark, Sample, Taken, evenness, exit_velocity, faults_of_second_half, rates, seconds_at,
+};
 use crate::workloads::Volume;
 
 /// Number of operations over which the exit velocity is taken, unless a fifth of all is less.
@@ -136,9 +137,6 @@ pub struct Row {
     /// Latencies by name: `get_p50_us` and so on.
     #[serde(flatten)]
     pub latencies: BTreeMap<String, f64>,
-    /// Latency histograms by operation, ns; not in the JSON.
-    #[serde(skip)]
-    pub histograms: BTreeMap<&'static str, Histogram<u64>>,
     /// Rate of each second.
     pub int_ops_s: Vec<f64>,
     /// Per second: operations, resident bytes, bytes written, CPU.
@@ -147,11 +145,9 @@ pub struct Row {
     pub curve: Vec<Mark>,
     /// What the engine counted during the step.
     pub engine: BTreeMap<String, f64>,
-    /// The design's budgets with the measured values.
-    pub budgets: Vec<Budget>,
-    /// Goals relative to a rival in the same run.
+    /// Frond's goals with the measured values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub goals: Vec<Goal>,
+    pub goals: Vec<Verdict>,
     /// A size that is known of the rows themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub yardstick: Option<Yardstick>,
@@ -184,15 +180,6 @@ pub struct Final {
     pub failure: Option<String>,
     /// All rows, complete.
     pub rows: Vec<Row>,
-}
-
-/// Returns the minor faults per operation from the sample at half of the operations to the last
-/// one.
-fn faults_of_second_half(samples: &[Sample]) -> Option<f64> {
-    let last = samples.last()?;
-    let half = samples.iter().find(|sample| sample.mark.ops >= last.mark.ops / 2)?;
-    let ops = last.mark.ops - half.mark.ops;
-    (ops > 0).then(|| (last.faults_minor - half.faults_minor) as f64 / ops as f64)
 }
 
 impl Row {
@@ -262,7 +249,6 @@ impl Row {
             if histogram.is_empty() {
                 continue;
             }
-            self.histograms.insert(operation, histogram.clone());
             let parts = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
             for (name, quantile) in parts {
                 let micros = histogram.value_at_quantile(quantile) as f64 / 1e3;
@@ -349,22 +335,5 @@ mod tests {
         assert!(json.get("cv").is_none(), "not measured, so absent");
         let back: Row = serde_json::from_value(json).expect("its own output");
         assert_eq!(back.latencies, row.latencies);
-    }
-
-    #[test]
-    fn faults_of_the_first_half_are_not_steady() {
-        let sample = |ops, faults_minor| Sample {
-            mark: Mark { ops, seconds: ops as f64 },
-            rss_b: 0,
-            read_b: 0,
-            write_b: 0,
-            cpu_s: 0.0,
-            faults_minor,
-        };
-        let samples =
-            [sample(10, 9_000), sample(50, 10_000), sample(90, 10_004), sample(100, 10_005)];
-        assert_eq!(faults_of_second_half(&samples), Some(0.1));
-        assert_eq!(faults_of_second_half(&samples[..1]), None);
-        assert_eq!(faults_of_second_half(&[]), None);
     }
 }

@@ -78,14 +78,16 @@ impl Bits {
 }
 
 impl Shape {
-    fn key_bytes(self) -> usize {
+    /// Bytes of a key.
+    pub fn key_bytes(self) -> usize {
         match self {
             Self::Classic => 16,
             Self::Script => 20,
         }
     }
 
-    fn value_bytes(self) -> usize {
+    /// Bytes of a value.
+    pub fn value_bytes(self) -> usize {
         match self {
             Self::Classic => 100,
             Self::Script => 400,
@@ -93,22 +95,23 @@ impl Shape {
     }
 
     /// Writes the key of a number (Invariant 1).
-    fn key(self, number: u64, out: &mut Vec<u8>) {
+    pub fn key(self, number: u64, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&number.to_be_bytes());
         out.resize(self.key_bytes(), b'0');
     }
 
-    fn absent_key(self, number: u64, out: &mut Vec<u8>) {
+    /// Writes the key of no number, which lies right after that of this one (Invariant 1).
+    pub fn absent_key(self, number: u64, out: &mut Vec<u8>) {
         self.key(number, out);
         if let Some(last) = out.last_mut() {
             *last = b'1';
         }
     }
 
-    /// Writes the value of a number and version (Invariant 2).
-    fn value(self, number: u64, version: u64, out: &mut Vec<u8>) {
-        let mut random = Random::new(number.wrapping_mul(2).wrapping_add(version));
+    /// Writes the value of a number and version (Invariant 2). Numbers are below 2^56.
+    pub fn value(self, number: u64, version: u8, out: &mut Vec<u8>) {
+        let mut random = Random::new(number << 8 | u64::from(version));
         out.resize(self.value_bytes(), 0);
         for fragment in out.chunks_exact_mut(100) {
             let (first, second) = fragment.split_at_mut(50);
@@ -146,7 +149,7 @@ impl DbBench {
         bench: &mut Bench<'_>,
         step: &str,
         (count, seconds): (u64, Option<u64>),
-        version: u64,
+        version: u8,
         mut next: impl FnMut(&Bits, u64) -> u64,
     ) -> Result<()> {
         let (shape, row_bytes) = (self.spec.shape, self.row_bytes());

@@ -169,9 +169,9 @@ fn insert(
 }
 
 /// Number of rows that a query reads.
-const QUERY_ROWS: u64 = 10;
+pub const QUERY_ROWS: u64 = 10;
 /// Number of rows after which queries start, or a fifth of all if that is less.
-const QUERIES_FROM: u64 = 1_000_000;
+pub const QUERIES_FROM: u64 = 1_000_000;
 
 /// Runs the four query shapes of the published mode, each reading an index from a random place on.
 /// Latency counts from the scheduled start, unless there is no schedule.
@@ -213,7 +213,7 @@ fn query(meter: &Meter, target: &dyn Target, spec: &Spec, table: &Table) -> Resu
 }
 
 /// Returns the keyspace and first key of a query.
-fn question(shape: u32, rows: u64, choice: &mut Random) -> (usize, Vec<Value<'static>>) {
+pub fn question(shape: u32, rows: u64, choice: &mut Random) -> (usize, Vec<Value<'static>>) {
     let id = choice.below(rows) as i32 + 1;
     let customer = choice.below(100_000) as i32;
     let price = Value::F32(price(choice.unit(), customer));

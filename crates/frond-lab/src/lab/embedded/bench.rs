@@ -3,21 +3,21 @@
 //!
 //! Invariants
 //! 1. Every table is verified by its rows and through each index: an index has exactly the entries
-//!    that the rows imply.
+//!    that the rows imply. After a load, the rows are those that the clients inserted.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::worker::Worker;
+use super::worker::{Ledger, Worker};
 use crate::decode;
 use crate::lab::results::{CellResult, CounterSample, State, StepResult};
-use crate::lab::sql::{Arrivals, Step, Tally, warm_up};
+use crate::lab::sql::{Arrivals, Step, Tally, growth, warm_up};
 use crate::lab::steps;
 use crate::measure::{self, Plan, Space, Subject, Taken};
 use crate::schema::{Checksum, EncodedRow, Table, Value};
-use crate::targets::{Clients, Failure, Result, Span, Target, Visit};
+use crate::targets::{Clients, Durability, Failure, Result, Span, Target, Visit};
 
 /// Maximum time to wait for background work.
 const REST_MAX: Duration = Duration::from_secs(600);
@@ -27,6 +27,14 @@ const STILL_SECONDS: u32 = 3;
 const SAMPLED_EVERY: Duration = Duration::from_secs(10);
 /// Names that targets give to their counters of syncs.
 const SYNCS: [&str; 2] = ["wal_syncs", "syncs"];
+
+/// Nanoseconds that Frond has spent on making models of strings for leaves.
+const TRAINING: &str = "leaf_training_nanos";
+
+/// Work of a client that runs concurrently with the clients of a step, and ends with them.
+pub type Beside<'b> = &'b (dyn Fn(&mut Worker<'_>) -> Result<()> + Sync);
+
+type Body<'b> = &'b dyn Fn(&mut Worker<'_>) -> Result<()>;
 
 /// Runs the steps of one cell against its store.
 pub struct Bench<'t> {
@@ -38,6 +46,8 @@ pub struct Bench<'t> {
     pub result: CellResult,
     with_rest: bool,
     rest_max: Duration,
+    /// What clients have inserted as batches.
+    ledger: Ledger,
     /// Index of the last step that wrote, if the bench has not waited for background work since.
     wrote: Option<usize>,
     /// Whether all targets have the same rows now, because no writing step has ended by time.
@@ -67,6 +77,7 @@ impl<'t> Bench<'t> {
             result,
             with_rest,
             rest_max,
+            ledger: Ledger::default(),
             wrote,
             same_rows,
             is_cut,
@@ -95,6 +106,11 @@ impl<'t> Bench<'t> {
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
+    /// What counts as the store's size.
+    pub fn space(&self) -> Space {
+        Space::whole(&self.dir)
+    }
+
     /// Runs a step. Each client runs `body`, which returns when `Worker::go_on` is false or all is
     /// done.
     ///
@@ -105,22 +121,64 @@ impl<'t> Bench<'t> {
         step: &Step<'_>,
         body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
     ) -> Result<&mut StepResult> {
+        self.measured(step, None, body, &[])
+    }
+
+    /// Whether commits of a client can be synced where those of the store are not.
+    pub fn can_sync(&self) -> bool {
+        self.target.connect(Clients { count: 1, durability: Some(Durability::Sync) }).is_ok()
+    }
+
+    /// Runs a step whose commits are synced, whatever the durability of the cell.
+    ///
+    /// # Errors
+    /// The first error of a client.
+    pub fn step_synced(
+        &mut self,
+        step: &Step<'_>,
+        body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
+    ) -> Result<&mut StepResult> {
+        self.measured(step, Some(Durability::Sync), body, &[])
+    }
+
+    /// Runs a step concurrently with further clients, whose requests do not count as the step's.
+    ///
+    /// # Errors
+    /// The first error of a client.
+    pub fn step_beside(
+        &mut self,
+        step: &Step<'_>,
+        body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
+        beside: &[Beside<'_>],
+    ) -> Result<&mut StepResult> {
+        self.measured(step, None, body, beside)
+    }
+
+    fn measured(
+        &mut self,
+        step: &Step<'_>,
+        durability: Option<Durability>,
+        body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
+        beside: &[Beside<'_>],
+    ) -> Result<&mut StepResult> {
+        let clients = Clients { count: step.clients + beside.len() as u64, durability };
         let mut warm_up_s = None;
         if step.warm_up > 0.0 && !self.is_over() {
-            let made = self.run(step, Some(step.warm_up), true, &body)?;
+            let made = self.run(step, Some(step.warm_up), true, clients, (&body, beside))?;
             warm_up_s = made.metrics.get("seconds").copied();
         }
         // If the time limit was reached before the step, there is nothing to measure.
         let is_late = self.is_over() && (step.seconds.is_some() || warm_up_s.is_some());
         let mut made = match is_late {
             true => StepResult { name: step.name.to_owned(), ..StepResult::default() },
-            false => self.run(step, step.seconds, false, &body)?,
+            false => self.run(step, step.seconds, false, clients, (&body, beside))?,
         };
         if let Some(seconds) = warm_up_s.filter(|_| !is_late) {
             made.metrics.insert("warm_up_s".to_owned(), seconds);
         }
         self.is_cut |= self.is_over();
-        self.same_rows &= !((step.seconds.is_some() && step.writes) || self.is_cut);
+        let ran_for_time = step.seconds.is_some() && step.writes;
+        self.same_rows &= !(ran_for_time || self.is_cut);
         self.result.steps.push(made);
         if step.writes && !is_late {
             self.wrote = Some(self.result.steps.len() - 1);
@@ -133,7 +191,8 @@ impl<'t> Bench<'t> {
         step: &Step<'_>,
         seconds: Option<f64>,
         is_warm_up: bool,
-        body: &(impl Fn(&mut Worker<'_>) -> Result<()> + Sync),
+        clients: Clients,
+        (body, beside): (&(impl Fn(&mut Worker<'_>) -> Result<()> + Sync), &[Beside<'_>]),
     ) -> Result<StepResult> {
         let own = seconds.map(|s| Instant::now() + Duration::from_secs_f64(s.clamp(0.0, 1e8)));
         let deadline = match (own, self.deadline) {
@@ -144,7 +203,7 @@ impl<'t> Bench<'t> {
             step: step.name.to_owned(),
             planned: step.planned.unwrap_or(0),
             deadline,
-            space: Space::whole(&self.dir),
+            space: self.space(),
             progress: true,
             subject: Subject::Own,
             kinds: step.series.to_vec(),
@@ -153,10 +212,14 @@ impl<'t> Bench<'t> {
         let (counters, over) = (Mutex::new(sample(target, 0.0)), AtomicBool::new(false));
         let arrivals = step.rate.map(Arrivals::new);
         let mut taken = measure::run(&plan, |meter| {
-            let client = |index: u64| -> Result<()> {
+            let run = |index: u64, is_beside, body: Body<'_>| -> Result<()> {
                 let cpu_s = measure::thread_cpu_s();
-                let connection = target.connect(Clients::many(step.clients))?;
-                let mut worker = Worker::new(index, connection, meter, arrivals.as_ref(), cpu_s);
+                let connection = target.connect(clients)?;
+                let with = (&self.ledger, cpu_s);
+                let mut worker = Worker::new(index, connection, meter, is_beside, with);
+                if let (Some(arrivals), false) = (&arrivals, is_beside) {
+                    worker.share(arrivals);
+                }
                 let done = body(&mut worker);
                 tally.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.tally);
                 if done.is_err() {
@@ -169,12 +232,21 @@ impl<'t> Bench<'t> {
                     true => warm_up::watch(meter, step.warm_up, &over),
                     false => follow(target, &counters, &over),
                 });
-                let client = &client;
-                let clients: Vec<_> =
-                    (0..step.clients).map(|index| scope.spawn(move || client(index))).collect();
+                let run = &run;
+                let clients: Vec<_> = (0..step.clients)
+                    .map(|index| scope.spawn(move || run(index, false, body)))
+                    .collect();
+                let others: Vec<_> = (0..)
+                    .zip(beside)
+                    .map(|(index, body)| scope.spawn(move || run(index, true, *body)))
+                    .collect();
                 let panicked = |_| Err(Failure("a client panicked".to_owned()));
                 let mut outcome = Ok(());
                 for client in clients {
+                    outcome = outcome.and(client.join().unwrap_or_else(panicked));
+                }
+                meter.stop_side_clients();
+                for client in others {
                     outcome = outcome.and(client.join().unwrap_or_else(panicked));
                 }
                 over.store(true, Ordering::Relaxed);
@@ -225,6 +297,12 @@ impl<'t> Bench<'t> {
         ] {
             made.metrics.insert(name.to_owned(), value);
         }
+        if let Some(faults) = measure::faults_of_second_half(&taken.samples) {
+            made.metrics.insert("faults_steady_op".to_owned(), faults);
+        }
+        if let Some(nanos) = growth(&made.counters, TRAINING).filter(|nanos| *nanos > 0.0) {
+            made.metrics.insert("training_ns_op".to_owned(), nanos / ops);
+        }
         // The CPU of the clients' threads includes the store's work; the clients' own part is known
         // only from the null target.
         made.metrics.remove("client_cpu_us_op");
@@ -245,6 +323,7 @@ impl<'t> Bench<'t> {
         }
         let (begin, before) = (Instant::now(), Subject::Own.usage());
         self.target.settle()?;
+        let flushed = measure::allocated_bytes(&self.dir);
         let now = || (Subject::Own.usage().write_bytes, measure::allocated_bytes(&self.dir));
         let (mut last, mut still) = (now(), 0);
         while begin.elapsed() < self.rest_max && still < STILL_SECONDS && !measure::is_interrupted()
@@ -258,6 +337,8 @@ impl<'t> Bench<'t> {
         let seconds = begin.elapsed().as_secs_f64() - f64::from(still);
         if let Some(step) = self.wrote.take().and_then(|at| self.result.steps.get_mut(at)) {
             steps::charge_rest(step, &paid, seconds);
+            let rested = last.1.max(1) as f64;
+            step.metrics.insert("flushed_over_rested".to_owned(), flushed as f64 / rested);
         }
         // The time limit covers only measured work.
         self.deadline = self.deadline.map(|deadline| deadline + begin.elapsed());
@@ -274,7 +355,7 @@ impl<'t> Bench<'t> {
         if !self.keeps_rows() || !self.with_rest || measure::is_interrupted() {
             return Ok(());
         }
-        let (name, space) = (self.size_name(), Space::whole(&self.dir));
+        let (name, space) = (self.size_name(), self.space());
         if let Some(step) = self.result.steps.last_mut() {
             steps::size(&mut step.metrics, name, &space, live);
         }
@@ -297,8 +378,9 @@ impl<'t> Bench<'t> {
     }
 
     /// Verifies a table (Invariant 1). `rows` is the expected number of rows, if known. With
-    /// `is_fixed` every target must end with the same rows. Returns the number of rows and the
-    /// bytes of their columns.
+    /// `is_fixed` the table has just been loaded: it must have the rows that the clients inserted
+    /// as batches, and every target the same rows. Returns the number of rows and the bytes of
+    /// their columns.
     ///
     /// # Errors
     /// Errors of the store.
@@ -336,6 +418,16 @@ impl<'t> Bench<'t> {
             let detail = format!("{count} rows, {rows} expected");
             self.result.verify(&format!("rows of {name}"), count == rows, detail);
         }
+        let inserted = self.ledger.get_mut().unwrap_or_else(|e| e.into_inner()).get(&table.base);
+        if let Some(inserted) = inserted.copied().filter(|_| is_fixed) {
+            let detail = format!(
+                "{count} rows with sum {}, inserted {} with {}",
+                said[0].hex(),
+                inserted.rows,
+                inserted.hex()
+            );
+            self.result.verify(&format!("{name} as inserted"), said[0] == inserted, detail);
+        }
         if is_fixed && !self.is_cut {
             let fact = format!("{count} rows, sum {}", said[0].hex());
             self.result.facts.insert(format!("{name} by PRIMARY"), fact);
@@ -358,6 +450,36 @@ impl<'t> Bench<'t> {
         }
         self.deadline = self.deadline.map(|deadline| deadline + begin.elapsed());
         Ok((count, bytes))
+    }
+
+    /// Verifies a table of raw keys and values: it must have exactly the expected entries. With
+    /// `is_fixed` every target must end with the same ones. Returns their number and bytes.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn verify_raw(
+        &mut self,
+        table: &Table,
+        expected: Checksum,
+        is_fixed: bool,
+    ) -> Result<(u64, u64)> {
+        if !self.keeps_rows() || measure::is_interrupted() {
+            return Ok((0, 0));
+        }
+        println!("progress verify 0 0 0");
+        let (begin, mut found) = (Instant::now(), Checksum::default());
+        self.read_all(table, 0, &mut |key, value| {
+            found.add(key, value);
+            true
+        })?;
+        let text = |sum: &Checksum| format!("{} entries with sum {}", sum.rows, sum.hex());
+        let detail = format!("{}, expected {}", text(&found), text(&expected));
+        self.result.verify(&format!("entries of {}", table.name), found == expected, detail);
+        if is_fixed && !self.is_cut {
+            self.result.facts.insert(format!("entries of {}", table.name), text(&found));
+        }
+        self.deadline = self.deadline.map(|deadline| deadline + begin.elapsed());
+        Ok((found.rows, found.bytes))
     }
 
     /// Returns the result, with the state in which the cell ended.

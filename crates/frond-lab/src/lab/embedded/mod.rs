@@ -1,22 +1,18 @@
 //! The embedded face: runs stores within the process of a cell.
 //!
-//! A workload is either written for this face (`Make::Own`), or is one of `crate::workloads` with
-//! the parameters that it has in the lab (`Make::Bench`).
-//!
 //! Invariants
 //! 1. The cells of the null target run first: they measure what the clients of a workload cost,
 //!    which is subtracted from the CPU of the other targets.
 //! 2. Files of Frond pass `frond check` after each cell.
 
 mod bench;
-mod bridge;
 mod generator;
 mod rows;
 #[cfg(test)]
 pub mod testing;
 mod worker;
 
-pub use bench::Bench;
+pub use bench::{Bench, Beside};
 pub use generator::{Generators, NULL, OF_CLIENTS};
 pub use rows::{Batch, Rows, missing};
 pub use worker::Worker;
@@ -29,7 +25,7 @@ use super::size::Durability;
 use super::steps;
 use super::suggest::unknown;
 use super::version;
-use super::workloads::{linkbench, tpcc, ycsb};
+use super::workloads::{dbbench, iibench, linkbench, queue, tpcc, weblog, ycsb};
 use crate::measure::{self, Group, Limits};
 use crate::schema::Table;
 use crate::size::Bytes;
@@ -42,6 +38,14 @@ pub trait Workload {
     /// Size of the data in plain InnoDB, bytes. The memory of the run is this size divided by the
     /// ratio.
     fn innodb_bytes(&self) -> u64;
+    /// Whether absent keys are looked up in random order, so that filters pay off.
+    fn is_unique(&self) -> bool {
+        false
+    }
+    /// Whether there are transactions that read what they write. Loads and batches need none.
+    fn has_transactions(&self) -> bool {
+        true
+    }
     /// Runs the steps and verifies their results; returns the number of live rows at the end, and
     /// their bytes.
     ///
@@ -50,14 +54,8 @@ pub trait Workload {
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(u64, u64)>;
 }
 
-/// How a workload is constructed.
-#[derive(Clone, Copy)]
-pub enum Make {
-    /// Written for this face: constructed from the parameters and the seed.
-    Own(fn(&Params, u64) -> Result<Box<dyn Workload>>),
-    /// A workload of `frond bench`, whose rows take this many bytes each in plain InnoDB.
-    Bench(u64),
-}
+/// Constructs a workload from its parameters and the seed.
+type Make = fn(&Params, u64) -> Result<Box<dyn Workload>>;
 
 /// An entry of the registry of workloads.
 pub struct Entry {
@@ -65,7 +63,7 @@ pub struct Entry {
     pub name: &'static str,
     /// Description in one sentence.
     pub about: &'static str,
-    /// Step and metric that the matrix shows. An empty step means the one named like the workload.
+    /// Step and metric that the matrix shows. An empty step means the mean of all steps.
     pub headline: (&'static str, &'static str),
     /// Parameters of the workload.
     pub params: &'static [Param],
@@ -73,74 +71,15 @@ pub struct Entry {
     pub make: Make,
 }
 
-const SECONDS: Param =
-    Param::sized("seconds", ["1", "4", "60", "600"], "duration of a timed step, seconds");
-const THREADS: Param = Param::fixed("threads", "1", "number of reading clients");
-const TEN: Param = Param::fixed("ratio", "10", "data to cache");
-const LIMIT: Param = Param::sized("time_limit", ["60", "12", "600", "0"], "seconds, 0 for none");
-
 /// All workloads of the embedded face.
 pub const ALL: &[Entry] = &[
+    iibench::EMBEDDED,
+    weblog::EMBEDDED,
     ycsb::EMBEDDED,
-    tpcc::EMBEDDED,
     linkbench::EMBEDDED,
-    Entry {
-        name: "iibench",
-        about: "inserts in primary-key order with three random secondary indexes (iiBench of 2011)",
-        headline: ("iibench", "exit_velocity"),
-        params: &[
-            Param::sized("rows", ["20_000", "800_000", "2_500_000", "25_000_000"], "rows"),
-            Param::fixed("ratio", "1.75", "data to cache"),
-            LIMIT,
-        ],
-        make: Make::Bench(140),
-    },
-    Entry {
-        name: "weblog",
-        about: "seven days of a performance log of database calls, three indexes",
-        headline: ("weblog", "ops_s"),
-        params: &[
-            Param::sized("rows", ["7_000", "250_000", "4_900_000", "70_000_000"], "rows"),
-            Param::fixed("profile", "typical", "how repetitive it is: typical, chatty, polling"),
-            TEN,
-            LIMIT,
-        ],
-        make: Make::Bench(410),
-    },
-    Entry {
-        name: "dbbench",
-        about: "db_bench: plain keys and values; one test per cell (--set test=readrandom)",
-        headline: ("", "ops_s"),
-        params: &[
-            Param::fixed(
-                "test",
-                "fillrandom",
-                "fillseq, fillrandom, overwrite, readrandom, readmissing, readseq, readreverse, seekrandom, readwhilewriting",
-            ),
-            Param::sized("rows", ["10_000", "500_000", "4_000_000", "4_000_000"], "rows"),
-            Param::fixed(
-                "shape",
-                "script",
-                "script: 20-byte keys, 400-byte values; classic: 16 and 100",
-            ),
-            THREADS,
-            SECONDS,
-            TEN,
-            LIMIT,
-        ],
-        make: Make::Bench(425),
-    },
-    Entry {
-        name: "queue",
-        about: "put at the right end, delete at the left end, read the first row",
-        headline: ("queue", "ops_s"),
-        params: &[
-            Param::sized("rows", ["10_000", "400_000", "4_000_000", "4_000_000"], "rows"),
-            TEN,
-            LIMIT,
-        ],
-        make: Make::Bench(425),
-    },
+    tpcc::EMBEDDED,
+    dbbench::EMBEDDED,
+    queue::EMBEDDED,
 ];
 
 /// Finds a workload by name.
@@ -200,10 +139,7 @@ pub fn environment(order: &Order) -> Result<Vec<(&'static str, String)>> {
 /// # Errors
 /// A parameter is invalid.
 pub fn memory(entry: &Entry, params: &Params, seed: u64) -> Result<u64> {
-    let data = match entry.make {
-        Make::Own(make) => make(params, seed)?.innodb_bytes(),
-        Make::Bench(row_bytes) => params.number("rows")? * row_bytes,
-    };
+    let data = (entry.make)(params, seed)?.innodb_bytes();
     Ok((data as f64 / params.real("ratio")?.max(1e-3)) as u64)
 }
 
@@ -226,10 +162,7 @@ fn class_of(durability: Durability) -> Result<targets::Durability> {
 pub fn check(order: &Order) -> Result<()> {
     target(&order.target)?;
     class_of(order.durability)?;
-    match find(&order.workload)?.make {
-        Make::Own(make) => make(&order.params()?, order.seed).map(drop),
-        Make::Bench(_) => bridge::child_order(order).map(drop),
-    }
+    (find(&order.workload)?.make)(&order.params()?, order.seed).map(drop)
 }
 
 /// Runs a cell.
@@ -244,13 +177,8 @@ pub fn run(order: &Order) -> Result<CellResult> {
         true => Confined::default(),
         false => class.confine(std::process::id(), &order.dir, None)?,
     };
-    let mut result = match find(&order.workload)?.make {
-        Make::Own(make) => {
-            let mut workload = make(&order.params()?, order.seed)?;
-            run_own(workload.as_mut(), order, true)?
-        }
-        Make::Bench(_) => bridge::run(order)?,
-    };
+    let mut workload = (find(&order.workload)?.make)(&order.params()?, order.seed)?;
+    let mut result = run_workload(workload.as_mut(), order, true)?;
     result.settings.extend(confined.settings(&class, order.disk));
     result.memory_b = order.memory()?;
     if target(&order.target)? == TargetName::Frond && !measure::is_interrupted() {
@@ -267,9 +195,13 @@ pub fn run(order: &Order) -> Result<CellResult> {
     Ok(result)
 }
 
-/// Runs a workload written for this face. With `is_limited`, a control group bounds the memory of
+/// Runs a workload on a store of its own. With `is_limited`, a control group bounds the memory of
 /// stores that rely on the page cache.
-fn run_own(workload: &mut dyn Workload, order: &Order, is_limited: bool) -> Result<CellResult> {
+fn run_workload(
+    workload: &mut dyn Workload,
+    order: &Order,
+    is_limited: bool,
+) -> Result<CellResult> {
     let name = target(&order.target)?;
     let memory = order.memory()?;
     // Stores that rely on the page cache can only be bounded from outside.
@@ -285,8 +217,8 @@ fn run_own(workload: &mut dyn Workload, order: &Order, is_limited: bool) -> Resu
         write_buffer: None,
         durability: class_of(order.durability)?,
         tables: tables.clone(),
-        unique: false,
-        transactions: true,
+        unique: workload.is_unique(),
+        transactions: workload.has_transactions(),
     };
     let store = targets::open(name, library_of(order).as_ref(), &setup)?;
     let seconds = Some(order.params()?.number("time_limit")?).filter(|seconds| *seconds > 0);
@@ -354,7 +286,7 @@ mod tests {
         let changes = [("mixes", "C"), ("threads", "1"), ("seconds", "3"), ("records", "20000")];
         let mut workload = testing::make("ycsb", &changes);
         let order = order("ycsb", "null", Size::Tiny, dir.path());
-        let result = run_own(workload.as_mut(), &order, false).expect("it runs");
+        let result = run_workload(workload.as_mut(), &order, false).expect("it runs");
         let metrics = &testing::step_of(&result, "C threads=1").metrics;
         let [rate, cpu] = ["ops_s", "cpu_fg_us_op"].map(|name| metrics[name]);
         println!("{rate:.0} a second, {cpu:.3} µs of CPU each");
@@ -373,7 +305,7 @@ mod tests {
         let mut workload = testing::make("ycsb", &changes);
         let order = order("ycsb", "frond", Size::Tiny, dir.path());
         let order = Order { with_rest: true, ..order };
-        let result = run_own(workload.as_mut(), &order, false).expect("it runs");
+        let result = run_workload(workload.as_mut(), &order, false).expect("it runs");
         assert_eq!((result.state, &result.failure), (State::Done, &None));
         let metrics = |name: &str| &testing::step_of(&result, name).metrics;
         let load = metrics("load");
@@ -429,9 +361,19 @@ mod tests {
             run(&order("iibench", "frond", Size::Tiny, &dir.path().join("s"))).expect("it runs");
         assert_eq!((result.state, &result.failure), (State::Done, &None));
         let names: Vec<&str> = result.verified.iter().map(|found| found.name.as_str()).collect();
-        assert_eq!(names, ["keyspaces after iibench", "frond check"]);
+        assert_eq!(names[..2], ["purchases_index by PRIMARY", "rows of purchases_index"]);
+        assert_eq!(names[2], "purchases_index as inserted");
+        assert_eq!((names.len(), names[6]), (7, "frond check"), "{names:?}");
         let step = &result.steps[0];
-        for name in ["ops_s", "cpu_us_op", "cpu_fg_us_op", "wr_b_op", "p99_us", "rss_peak_b"] {
+        for name in [
+            "ops_s",
+            "exit_velocity",
+            "cpu_us_op",
+            "cpu_fg_us_op",
+            "wr_b_op",
+            "p99_us",
+            "rss_peak_b",
+        ] {
             assert!(step.metrics.contains_key(name), "{name} of {:?}", step.metrics.keys());
         }
         let latencies = step.latencies["commit"].histogram().expect("a histogram");

@@ -1,7 +1,7 @@
 //! Access to the rows of a table for a client, with reused buffers.
 
 use crate::decode;
-use crate::schema::{EncodedRow, Table, Value};
+use crate::schema::{Checksum, EncodedRow, Table, Value};
 use crate::targets::{Attempt, Connection, Failure, Result};
 
 /// Reads and changes rows of one table, one at a time.
@@ -92,15 +92,18 @@ impl<'t> Rows<'t> {
 
 /// Rows of a load, encoded before the clock of their commit starts.
 pub struct Batch<'t> {
-    table: &'t Table,
+    /// The table.
+    pub table: &'t Table,
     rows: Vec<EncodedRow>,
     used: usize,
+    /// Checksum of the rows.
+    pub sum: Checksum,
 }
 
 impl<'t> Batch<'t> {
     /// An empty batch.
     pub fn new(table: &'t Table) -> Self {
-        Self { table, rows: Vec::new(), used: 0 }
+        Self { table, rows: Vec::new(), used: 0, sum: Checksum::default() }
     }
 
     /// Adds a row.
@@ -108,7 +111,9 @@ impl<'t> Batch<'t> {
         if self.used == self.rows.len() {
             self.rows.push(EncodedRow::default());
         }
-        self.rows[self.used].encode(self.table, row);
+        let encoded = &mut self.rows[self.used];
+        encoded.encode(self.table, row);
+        self.sum.add(&encoded.key, &encoded.value);
         self.used += 1;
     }
 
@@ -124,9 +129,11 @@ impl<'t> Batch<'t> {
 
     /// Inserts all rows.
     pub fn insert(&self, connection: &mut dyn Connection) -> Attempt<()> {
+        let mut row = Vec::new();
         for encoded in &self.rows[..self.used] {
-            let row = decode::row(self.table, &encoded.key, &encoded.value);
-            let row = row.ok_or_else(|| strange(self.table))?;
+            if !decode::row_into(self.table, &encoded.key, &encoded.value, &mut row) {
+                return Err(strange(self.table).into());
+            }
             connection.insert_row(self.table, &row, encoded)?;
         }
         Ok(())
@@ -135,5 +142,6 @@ impl<'t> Batch<'t> {
     /// Removes all rows, and keeps the buffers.
     pub fn clear(&mut self) {
         self.used = 0;
+        self.sum = Checksum::default();
     }
 }

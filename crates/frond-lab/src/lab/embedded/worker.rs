@@ -3,11 +3,17 @@
 //! Threads: one.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::lab::sql::{Arrivals, Tally};
+use super::Batch;
+use crate::lab::sql::{Arrivals, Pace, Tally};
 use crate::measure::{Client, Meter};
-use crate::targets::{Attempt, Connection, Result, Stop};
+use crate::schema::{Checksum, Keyspace};
+use crate::targets::{Attempt, Begin, Connection, Result, Stop};
+
+/// Checksums of the rows that clients have inserted as batches, by the keyspace of the table.
+pub(super) type Ledger = Mutex<BTreeMap<Keyspace, Checksum>>;
 
 /// A client of a step.
 pub struct Worker<'m> {
@@ -16,44 +22,66 @@ pub struct Worker<'m> {
     connection: Box<dyn Connection + 'm>,
     meter: &'m Meter,
     clients: BTreeMap<&'static str, Client<'m>>,
+    is_beside: bool,
     pub(super) tally: Tally,
     /// Whether the request that was last due has been served.
     is_served: bool,
-    /// For an open loop: its schedule, and when the current request was due.
-    arrivals: Option<(&'m Arrivals, Instant)>,
+    pace: Pace<'m>,
+    ledger: &'m Ledger,
     cpu_s: f64,
 }
 
 impl<'m> Worker<'m> {
-    /// A client of the step. With `arrivals` it takes its requests from that schedule, which the
-    /// clients share.
+    /// A client of the step. With `is_beside`, it runs concurrently with the step: its latencies
+    /// are recorded, but its operations do not count as the step's.
     pub(super) fn new(
         index: u64,
         connection: Box<dyn Connection + 'm>,
         meter: &'m Meter,
-        arrivals: Option<&'m Arrivals>,
-        cpu_s: f64,
+        is_beside: bool,
+        (ledger, cpu_s): (&'m Ledger, f64),
     ) -> Self {
-        let arrivals = arrivals.map(|arrivals| (arrivals, Instant::now()));
-        let (clients, tally, is_served) = (BTreeMap::new(), Tally::default(), false);
-        Self { index, connection, meter, clients, tally, is_served, arrivals, cpu_s }
+        let (clients, tally, pace) = (BTreeMap::new(), Tally::default(), Pace::Closed);
+        let is_served = false;
+        Self { index, connection, meter, clients, is_beside, tally, is_served, pace, ledger, cpu_s }
+    }
+
+    /// Makes requests due at this rate from now on, per second. A stall then adds to the latency of
+    /// every request that it delays.
+    pub fn set_rate(&mut self, per_second: f64) {
+        self.pace = Pace::Own(Arrivals::new(per_second), Instant::now());
+    }
+
+    /// Makes the client serve the requests of a schedule that all clients of the step share.
+    pub(super) fn share(&mut self, arrivals: &'m Arrivals) {
+        self.pace = Pace::Shared(arrivals, Instant::now());
     }
 
     /// Waits until the next request is due, if there is a rate. Returns false once the step has to
     /// end.
     #[inline]
     pub fn go_on(&mut self) -> bool {
-        let Some((arrivals, next)) = &mut self.arrivals else { return !self.meter.is_stopped() };
-        if std::mem::take(&mut self.is_served) {
-            arrivals.note_served();
-        }
-        let Some(due) = arrivals.wait(self.meter) else { return false };
-        *next = due;
-        !self.meter.is_stopped()
+        self.pace.wait(&mut self.is_served, self.meter)
+    }
+
+    /// Whether the step has to end. Unlike `go_on`, this does not wait.
+    pub fn is_stopped(&self) -> bool {
+        self.meter.is_stopped()
+    }
+
+    /// Operations that the step has done so far.
+    pub fn done(&self) -> u64 {
+        self.meter.done()
+    }
+
+    /// A function that counts the operations that the step has done so far.
+    pub fn counter(&self) -> impl Fn() -> u64 + use<'m> {
+        let meter = self.meter;
+        move || meter.done()
     }
 
     /// Ends the step.
-    pub(super) fn stop(&self) {
+    pub fn stop(&self) {
         self.meter.stop_side_clients();
     }
 
@@ -75,7 +103,7 @@ impl<'m> Worker<'m> {
         mut body: impl FnMut(&mut dyn Connection) -> Attempt<()>,
     ) -> Result<()> {
         let now = Instant::now();
-        let begin = self.arrivals.map_or(now, |(_, due)| due);
+        let begin = self.pace.due().unwrap_or(now);
         loop {
             match body(self.connection.as_mut()) {
                 Ok(()) => break,
@@ -87,16 +115,69 @@ impl<'m> Worker<'m> {
                 return Ok(());
             }
         }
-        let (meter, cpu_s, is_first) = (self.meter, self.cpu_s, self.clients.is_empty());
-        let client = self.clients.entry(kind).or_insert_with(|| match is_first {
-            true => meter.client(kind).with_cpu_from(cpu_s),
-            false => meter.further_client(kind),
-        });
-        client.finish_at(begin, ops);
+        self.client(kind).finish_at(begin, ops);
         self.is_served = true;
-        if self.arrivals.is_some() {
-            meter.was_busy(now.elapsed());
+        if matches!(self.pace, Pace::Shared(..)) {
+            self.meter.was_busy(now.elapsed());
         }
         Ok(())
+    }
+
+    /// Inserts the rows of a batch in a transaction of their own, as one request, and empties the
+    /// batch. Returns the number of rows inserted: none if the step ended before a retry. The table
+    /// is later verified against the checksum of these rows.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn insert(&mut self, kind: &'static str, batch: &mut Batch<'_>) -> Result<u64> {
+        let mut inserted = 0;
+        if !batch.is_empty() {
+            self.request(kind, batch.len(), |connection| {
+                connection.begin(Begin::Batch)?;
+                batch.insert(connection)?;
+                connection.commit()?;
+                inserted = batch.len();
+                Ok(())
+            })?;
+        }
+        if inserted > 0 {
+            let mut ledger = self.ledger.lock().unwrap_or_else(|e| e.into_inner());
+            ledger.entry(batch.table.base).or_default().merge(&batch.sum);
+        }
+        batch.clear();
+        Ok(inserted)
+    }
+
+    /// Runs one long request, which counts its operations itself while it runs, and stops early if
+    /// `Client::go_on` is false.
+    ///
+    /// # Errors
+    /// Errors of the store. A conflict is one, since the request is not repeated.
+    pub fn counted(
+        &mut self,
+        kind: &'static str,
+        body: impl FnOnce(&mut dyn Connection, &mut Client<'m>) -> Attempt<()>,
+    ) -> Result<()> {
+        let begin = Instant::now();
+        self.client(kind);
+        let Self { connection, clients, .. } = self;
+        if let Some(client) = clients.get_mut(kind) {
+            body(connection.as_mut(), client)?;
+            client.finish_at(begin, 0);
+        }
+        Ok(())
+    }
+
+    /// The client's part of the meter for this kind of request.
+    #[inline]
+    fn client(&mut self, kind: &'static str) -> &mut Client<'m> {
+        let (meter, cpu_s) = (self.meter, self.cpu_s);
+        let (is_beside, is_first) = (self.is_beside, self.clients.is_empty());
+        self.clients.entry(kind).or_insert_with(|| match (is_beside, is_first) {
+            (false, true) => meter.client(kind).with_cpu_from(cpu_s),
+            (false, false) => meter.further_client(kind),
+            (true, true) => meter.side_client(kind).with_cpu_from(cpu_s),
+            (true, false) => meter.second_client(kind),
+        })
     }
 }

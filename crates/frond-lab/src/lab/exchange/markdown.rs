@@ -96,7 +96,7 @@ pub fn markdown(database: &Database, run: &RunInfo) -> Result<String> {
             out += "\n";
         }
     }
-    let goals = goals::lines(run, &measured)?;
+    let goals = goals::lines(run, &measured);
     if !goals.is_empty() {
         out += &format!("\n```text\n{goals}```\n");
     }

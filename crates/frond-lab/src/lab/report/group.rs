@@ -260,6 +260,7 @@ fn place(workload: &str) -> usize {
         "tpcc",
         "ycsb",
         "dbbench",
+        "queue",
         "rowformats",
         "bulk",
         "index",

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::arrivals::Arrivals;
 use super::counters::{self, Counted};
 use super::own::Own;
 use super::promises::{Counts, verify_memory, verify_syncs};
@@ -17,7 +18,7 @@ use super::step::Step;
 use super::sum::Ledger;
 use super::verify::{Expected, verify_table};
 use super::warm_up;
-use super::worker::{Arrivals, Connect, Tally, Worker};
+use super::worker::{Connect, Tally, Worker};
 use crate::lab::machine::virtual_disk::Kind;
 use crate::lab::machine::{Class, Reading};
 use crate::lab::results::{CellResult, State, StepResult};

@@ -6,6 +6,7 @@
 //! 2. Deadlocks and lock timeouts are counted and retried, and duplicate keys are counted; any
 //!    other error ends the cell.
 
+mod arrivals;
 mod bench;
 mod counters;
 mod guard;
@@ -26,6 +27,7 @@ mod verify;
 pub mod warm_up;
 mod worker;
 
+pub use arrivals::{Arrivals, Pace};
 pub use bench::{Bench, Beside, Conditions};
 pub use counters::growth;
 pub use insert::{InsertText, push_hexadecimal};
@@ -33,4 +35,4 @@ pub use server::Place;
 pub use session::{Session, SqlResult, Statement, Value, number_of, text_of};
 pub use step::Step;
 pub use sum::RowSum;
-pub use worker::{Arrivals, Connect, Tally, Worker};
+pub use worker::{Connect, Tally, Worker};

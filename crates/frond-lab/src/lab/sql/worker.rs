@@ -3,9 +3,9 @@
 //! Threads: one. The clients of a step share the arrivals of an open loop.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use super::arrivals::{Arrivals, Pace};
 use super::insert::InsertText;
 use super::session::{Session, SqlError, SqlResult};
 use super::sum::Ledger;
@@ -33,67 +33,6 @@ impl Tally {
         self.duplicate += other.duplicate;
         self.changed_bytes += other.changed_bytes;
     }
-}
-
-/// Schedule of an open loop: requests become due at a fixed rate, and any free client serves them.
-#[derive(Debug)]
-pub struct Arrivals {
-    start: Instant,
-    interval_s: f64,
-    next: AtomicU64,
-    served: AtomicU64,
-}
-
-impl Arrivals {
-    /// Starts a schedule of this many requests per second.
-    pub fn new(per_second: f64) -> Self {
-        let interval_s = 1.0 / per_second.max(1e-9);
-        let (next, served) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { start: Instant::now(), interval_s, next, served }
-    }
-
-    /// Number of requests that became due within `seconds` and before the deadline, and were not
-    /// served. Their latency is in no histogram.
-    pub fn unserved(&self, seconds: f64, deadline: Option<Instant>) -> u64 {
-        let most = deadline.map(|end| end.saturating_duration_since(self.start).as_secs_f64());
-        let time = most.map_or(seconds, |most| most.min(seconds));
-        ((time / self.interval_s).ceil() as u64).saturating_sub(self.served.load(Ordering::Relaxed))
-    }
-
-    /// Assigns the next request to the caller; returns when it is due.
-    fn take(&self) -> Instant {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.start + Duration::from_secs_f64(number as f64 * self.interval_s)
-    }
-
-    /// Assigns the next request to the caller and waits until it is due; returns that time, or
-    /// `None` if the step ends first.
-    pub fn wait(&self, meter: &Meter) -> Option<Instant> {
-        let due = self.take();
-        while let Some(early) = due.checked_duration_since(Instant::now()) {
-            if meter.is_over() {
-                return None;
-            }
-            std::thread::sleep(early.min(Duration::from_millis(50)));
-        }
-        Some(due)
-    }
-
-    /// Records that the caller has served a request.
-    pub fn note_served(&self) {
-        self.served.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// When a client starts its next request.
-enum Pace<'m> {
-    /// As soon as the last request has ended.
-    Closed,
-    /// At a rate of the client's own; with the time when the current request was due.
-    Own(Arrivals, Instant),
-    /// At the common rate of all clients of the step; with the time when the current request was
-    /// due.
-    Shared(&'m Arrivals, Instant),
 }
 
 /// Opens a connection.
@@ -148,22 +87,23 @@ impl<'m> Worker<'m> {
     /// Waits until the next request is due, if there is a rate. Returns false once the step has to
     /// end.
     pub fn go_on(&mut self) -> bool {
-        let (arrivals, next): (&Arrivals, _) = match &mut self.pace {
-            Pace::Closed => return !self.meter.is_stopped(),
-            Pace::Own(arrivals, due) => (arrivals, due),
-            Pace::Shared(arrivals, due) => (arrivals, due),
-        };
-        if std::mem::take(&mut self.is_served) {
-            arrivals.note_served();
-        }
-        let Some(due) = arrivals.wait(self.meter) else { return false };
-        *next = due;
-        !self.meter.is_stopped()
+        self.pace.wait(&mut self.is_served, self.meter)
     }
 
     /// Whether the step has to end. Unlike `go_on`, this does not wait.
     pub fn is_stopped(&self) -> bool {
         self.meter.is_stopped()
+    }
+
+    /// Operations that the step has done so far.
+    pub fn done(&self) -> u64 {
+        self.meter.done()
+    }
+
+    /// A function that counts the operations that the step has done so far.
+    pub fn counter(&self) -> impl Fn() -> u64 + use<'m> {
+        let meter = self.meter;
+        move || meter.done()
     }
 
     /// Ends the step.
@@ -237,10 +177,7 @@ impl<'m> Worker<'m> {
         mut body: impl FnMut(&mut Session) -> SqlResult<u64>,
     ) -> Result<()> {
         let now = Instant::now();
-        let begin = match self.pace {
-            Pace::Closed => now,
-            Pace::Own(_, due) | Pace::Shared(_, due) => due,
-        };
+        let begin = self.pace.due().unwrap_or(now);
         let done = loop {
             match body(&mut self.session) {
                 Ok(ops) => break Some(ops),
@@ -282,24 +219,5 @@ impl<'m> Worker<'m> {
     /// Errors that the client handled, and bytes that it changed.
     pub(super) fn tally(&self) -> Tally {
         self.tally
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_that_were_due_and_not_served_are_counted() {
-        let arrivals = Arrivals::new(100.0);
-        assert_eq!(arrivals.unserved(0.0, None), 0);
-        assert_eq!(arrivals.unserved(0.095, None), 10); // due at 0, 10, … 90 ms
-        let deadline = arrivals.start + Duration::from_millis(45);
-        assert_eq!(arrivals.unserved(0.095, Some(deadline)), 5);
-        assert_eq!(arrivals.take(), arrivals.start);
-        arrivals.served.fetch_add(7, Ordering::Relaxed);
-        assert_eq!(arrivals.unserved(0.095, None), 3);
-        arrivals.served.fetch_add(7, Ordering::Relaxed);
-        assert_eq!(arrivals.unserved(0.095, None), 0);
     }
 }

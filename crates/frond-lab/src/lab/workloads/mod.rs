@@ -1,12 +1,16 @@
-//! The SQL workloads: each is one file (or folder) and one line of the registry.
+//! The workloads: each is one file (or folder) and one line of the registry. Those of SQL are
+//! registered here; those of embedded stores, which may share a folder with them, in
+//! `embedded/mod.rs`.
 
 mod bulk;
 mod compressed;
-mod iibench;
+pub mod dbbench;
+pub mod iibench;
 mod index;
 mod insertbench;
 pub mod linkbench;
 mod pace;
+pub mod queue;
 mod rowformats;
 mod sbtest;
 mod sweep;
@@ -14,7 +18,7 @@ mod sysbench;
 #[cfg(test)]
 pub mod testing;
 pub mod tpcc;
-mod weblog;
+pub mod weblog;
 pub mod ycsb;
 mod zip;
 

@@ -29,7 +29,8 @@ const ROWS_PER_COMMIT: u64 = 500;
 const WRITERS: u64 = 2;
 const DAYS: f64 = 7.0;
 
-fn table() -> Table {
+/// Returns the table `perf_log`.
+pub fn table() -> Table {
     let column = |name, kind| Column { name, kind };
     Table {
         name: "perf_log",

@@ -13,7 +13,7 @@ use super::choice::{Choices, Drawn, LIST_MAX, List, Requester, name};
 use super::load::{Load, ROWS, Sink};
 use super::{ENTRY, INNODB_ID_BYTES, LinkBench, NODE_TYPE, PARAMS, last_tenth};
 use crate::decode;
-use crate::lab::embedded::{Batch, Bench, Entry, Make, Rows, Worker, Workload};
+use crate::lab::embedded::{Batch, Bench, Entry, Rows, Worker, Workload};
 use crate::lab::sql::Step;
 use crate::lab::time::millis as now_millis;
 use crate::schema::{Checksum, Column, Index, Table, Type, Value};
@@ -25,7 +25,7 @@ pub const EMBEDDED: Entry = Entry {
     about: ENTRY.about,
     headline: ENTRY.headline,
     params: PARAMS,
-    make: Make::Own(|params, seed| Ok(Box::new(LinkBench::new(params, seed)?))),
+    make: |params, seed| Ok(Box::new(LinkBench::new(params, seed)?)),
 };
 
 const VISIBILITY: usize = 3;
@@ -166,17 +166,7 @@ fn flush(
     batch: &mut Batch<'_>,
     done: &AtomicU64,
 ) -> Result<()> {
-    if batch.is_empty() {
-        return Ok(());
-    }
-    worker.request(kind, batch.len(), |connection| {
-        connection.begin(Begin::Batch)?;
-        batch.insert(connection)?;
-        connection.commit()?;
-        done.fetch_add(batch.len(), Ordering::Relaxed);
-        Ok(())
-    })?;
-    batch.clear();
+    done.fetch_add(worker.insert(kind, batch)?, Ordering::Relaxed);
     Ok(())
 }
 

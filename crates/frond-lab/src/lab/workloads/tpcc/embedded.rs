@@ -18,7 +18,7 @@ use super::tables::{
 };
 use super::{ENTRY, PARAMS, ROW_BYTES, Tpcc, count_orders};
 use crate::decode;
-use crate::lab::embedded::{Batch, Bench, Entry, Make, Rows, Worker, Workload, missing};
+use crate::lab::embedded::{Batch, Bench, Entry, Rows, Worker, Workload, missing};
 use crate::lab::sql::Step;
 use crate::random::{Purpose, Random};
 use crate::schema::Table;
@@ -30,7 +30,7 @@ pub const EMBEDDED: Entry = Entry {
     about: ENTRY.about,
     headline: ENTRY.headline,
     params: PARAMS,
-    make: Make::Own(|params, seed| Ok(Box::new(Tpcc::new(params, seed)?))),
+    make: |params, seed| Ok(Box::new(Tpcc::new(params, seed)?)),
 };
 
 /// Number of rows per commit of the load.
@@ -49,17 +49,7 @@ struct Batches<'w, 'm, 't> {
 
 impl Batches<'_, '_, '_> {
     fn send(&mut self, table: usize) -> Result<()> {
-        let batch = &mut self.batches[table];
-        if batch.is_empty() {
-            return Ok(());
-        }
-        self.worker.request(self.tables[table].name, batch.len(), |connection| {
-            connection.begin(Begin::Batch)?;
-            batch.insert(connection)?;
-            connection.commit()
-        })?;
-        batch.clear();
-        Ok(())
+        self.worker.insert(self.tables[table].name, &mut self.batches[table]).map(drop)
     }
 }
 

@@ -137,8 +137,15 @@ impl Log {
         self.newest.store(newest, Ordering::Relaxed);
     }
 
-    /// Counts the rows of a commit.
-    fn committed(&self, calls: &[Call], bytes: u64) {
+    /// Replaces the calls of the last commit by the next `rows` calls.
+    pub fn take(&self, rows: u64, calls: &mut Vec<Call>) {
+        let mut source = self.source.lock().unwrap_or_else(|e| e.into_inner());
+        calls.drain(..).for_each(|call| source.give_back(call));
+        calls.extend((0..rows).map(|_| source.next_call()));
+    }
+
+    /// Counts the rows of a commit, which has been acknowledged (Invariant 2).
+    pub fn committed(&self, calls: &[Call], bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut newest = 0;
         for call in calls {
@@ -158,7 +165,7 @@ impl Log {
     }
 }
 
-/// A client that writes the log.
+/// A client that writes the log in SQL.
 pub struct Writer<'l> {
     log: &'l Log,
     calls: Vec<Call>,
@@ -179,11 +186,7 @@ impl<'l> Writer<'l> {
     /// The server reports an error.
     pub fn write(&mut self, worker: &mut Worker<'_>, rows: u64) -> Result<()> {
         let Self { log, calls, insert, times } = self;
-        {
-            let mut source = log.source.lock().unwrap_or_else(|e| e.into_inner());
-            calls.drain(..).for_each(|call| source.give_back(call));
-            calls.extend((0..rows).map(|_| source.next_call()));
-        }
+        log.take(rows, calls);
         let mut bytes = 0;
         for call in calls.iter() {
             let row = columns(&log.population, call);
@@ -225,10 +228,8 @@ mod tests {
     #[test]
     fn rows_of_retired_days_are_neither_counted_nor_queried() {
         let log = Log::new(42, 1_000.0, 0.25, 9);
-        let calls: Vec<Call> = {
-            let mut source = log.source.lock().expect("not poisoned");
-            (0..3_000).map(|_| source.next_call()).collect()
-        };
+        let mut calls = Vec::new();
+        log.take(3_000, &mut calls);
         log.committed(&calls, 3_000 * 180);
         assert_eq!((log.rows(), log.live_bytes()), (3_000, 3_000 * 180));
         let end = log.retire_day();

@@ -10,8 +10,11 @@
 //! | `retention delete` | DELETE … LIMIT 10000 of the next day, while the writer continues |
 //! | `queries after` | the queries again |
 //!
+//! Embedded stores have no partitions, so their days are deleted row by row (`embedded.rs`).
+//!
 //! The generator is not tuned to reach a particular compression ratio.
 
+mod embedded;
 mod log;
 mod queries;
 
@@ -21,6 +24,7 @@ use std::time::{Duration, Instant};
 use super::pace::{self, RATE, Rate};
 use super::{Entry, Workload, refuse_without_rows};
 use crate::lab::params::{Param, Params};
+use crate::lab::results::StepResult;
 use crate::lab::size::Size;
 use crate::lab::sql::{Bench, Connect, Session, Step, Worker};
 use crate::measure::{self, Space};
@@ -29,60 +33,61 @@ use crate::workloads::weblog::generator::START_MILLIS;
 use log::{DAY_MILLIS, Log, Times, Writer};
 use queries::Queries;
 
+pub use embedded::EMBEDDED;
+
+/// Parameters in SQL. Embedded stores have all but the first.
+const PARAMS: &[Param] = &[
+    Param::fixed(
+        "partitioned",
+        "yes",
+        "one partition per day; otherwise days are removed by DELETE only",
+    ),
+    Param::sized("rows", ["7_000", "365_000", "4_900_000", "70_000_000"], "rows of the load"),
+    Param::fixed(
+        "poll",
+        "0.25",
+        "fraction of calls made by pollers: typical 0.25, chatty 0.75, polling 0.95",
+    ),
+    Param::fixed("writers", "2", "clients of the load"),
+    Param::fixed("rows_per_commit", "500", "rows per INSERT of the load"),
+    Param::fixed(
+        "steady_rate",
+        "2000",
+        "rows per second that the writer inserts while queries run",
+    ),
+    Param::fixed("steady_rows_per_commit", "50", "rows per INSERT of this writer"),
+    Param::sized("steady_seconds", ["1", "1", "120", "600"], "duration of steady writes, seconds"),
+    Param::sized(
+        "query_seconds",
+        ["1", "1", "30", "120"],
+        "duration of queries without writes, seconds",
+    ),
+    Param::sized(
+        "warm_up",
+        ["0", "0.3", "20", "600"],
+        "maximum warm-up before the queries, seconds",
+    ),
+    RATE,
+    Param::sized(
+        "retention_seconds",
+        ["1", "1", "30", "120"],
+        "minimum duration of a retention step, seconds",
+    ),
+    Param::sized(
+        "back_seconds",
+        ["1", "1", "60", "300"],
+        "maximum wait for the bytes to be freed, seconds",
+    ),
+    Param::fixed("ratio", "10", "data to cache"),
+    Param::sized("time_limit", ["60", "40", "1200", "0"], "seconds, 0 for none"),
+];
+
 pub const ENTRY: Entry = Entry {
     name: "weblog",
     about: "a performance log: load, steady writes with queries, and retention",
     headline: ("load", "ops_s"),
-    params: &[
-        Param::sized("rows", ["7_000", "365_000", "4_900_000", "70_000_000"], "rows of the load"),
-        Param::fixed(
-            "poll",
-            "0.25",
-            "fraction of calls made by pollers: typical 0.25, chatty 0.75, polling 0.95",
-        ),
-        Param::fixed(
-            "partitioned",
-            "yes",
-            "one partition per day; otherwise days are removed by DELETE only",
-        ),
-        Param::fixed("writers", "2", "clients of the load"),
-        Param::fixed("rows_per_commit", "500", "rows per INSERT of the load"),
-        Param::fixed(
-            "steady_rate",
-            "2000",
-            "rows per second that the writer inserts while queries run",
-        ),
-        Param::fixed("steady_rows_per_commit", "50", "rows per INSERT of this writer"),
-        Param::sized(
-            "steady_seconds",
-            ["1", "1", "120", "600"],
-            "duration of steady writes, seconds",
-        ),
-        Param::sized(
-            "query_seconds",
-            ["1", "1", "30", "120"],
-            "duration of queries without writes, seconds",
-        ),
-        Param::sized(
-            "warm_up",
-            ["0", "0.3", "20", "600"],
-            "maximum warm-up before the queries, seconds",
-        ),
-        RATE,
-        Param::sized(
-            "retention_seconds",
-            ["1", "1", "30", "120"],
-            "minimum duration of a retention step, seconds",
-        ),
-        Param::sized(
-            "back_seconds",
-            ["1", "1", "60", "300"],
-            "maximum wait for the bytes to be freed, seconds",
-        ),
-        Param::fixed("ratio", "10", "data to cache"),
-        Param::sized("time_limit", ["60", "40", "1200", "0"], "seconds, 0 for none"),
-    ],
-    make: |params, seed| Ok(Box::new(Weblog::new(params, seed)?)),
+    params: PARAMS,
+    make: |params, seed| Ok(Box::new(Weblog::in_sql(params, seed)?)),
 };
 
 const DAYS: u64 = 7;
@@ -126,6 +131,40 @@ struct Gone {
     bytes_back_s: Option<f64>,
 }
 
+impl Gone {
+    /// Adds the result to the step, with the number of bytes freed.
+    fn note(self, step: Option<&mut StepResult>, freed: Option<f64>) {
+        let Some(step) = step else { return };
+        for (name, value) in
+            [("gone_s", self.gone_s), ("bytes_back_s", self.bytes_back_s), ("freed_b", freed)]
+        {
+            if let Some(value) = value {
+                step.metrics.insert(name.to_owned(), value);
+            }
+        }
+    }
+}
+
+/// A day that is being deleted.
+struct Retired {
+    /// Size before, in bytes.
+    before: u64,
+    /// Size at which half of the day's bytes are free.
+    goal: u64,
+    /// Start of the next day: all rows that began before it have to go.
+    end: u64,
+}
+
+impl Retired {
+    /// Retires the oldest day of a log that takes `before` bytes.
+    fn new(log: &Log, before: u64) -> Self {
+        let rows = log.rows();
+        let end = log.retire_day();
+        let share = (rows - log.rows()) as f64 / rows.max(1) as f64;
+        Self { before, goal: before - (before as f64 * share / 2.0) as u64, end }
+    }
+}
+
 impl Weblog {
     fn new(params: &Params, seed: u64) -> Result<Self> {
         let number = |name| params.number(name);
@@ -133,7 +172,7 @@ impl Weblog {
             seed,
             rows: number("rows")?,
             poll: params.real("poll")?,
-            partitioned: params.flag("partitioned")?,
+            partitioned: false,
             writers: number("writers")?,
             per_commit: number("rows_per_commit")?,
             steady_rate: params.real("steady_rate")?,
@@ -160,6 +199,14 @@ impl Weblog {
             "weblog: rows from 1000, poll from 0 to 1, writers from 1 to 512, rows of commits, rates and seconds above 0"
                 .to_owned(),
         ))
+    }
+
+    fn in_sql(params: &Params, seed: u64) -> Result<Self> {
+        Ok(Self { partitioned: params.flag("partitioned")?, ..Self::new(params, seed)? })
+    }
+
+    fn new_log(&self) -> Log {
+        Log::new(self.seed, self.rows_per_day(), self.poll, self.days() as usize + 1)
     }
 
     fn rows_per_day(&self) -> f64 {
@@ -264,20 +311,19 @@ impl Weblog {
         };
         let space = bench.space();
         let size = || space.as_ref().map_or(0, Space::bytes);
-        let (before, rows_before) = (size(), log.rows());
         let day = (log.oldest() - START_MILLIS) / DAY_MILLIS;
-        let end = log.retire_day();
-        let share = (rows_before - log.rows()) as f64 / rows_before.max(1) as f64;
-        let goal = before - (before as f64 * share / 2.0) as u64;
+        let retired = Retired::new(log, size());
         let found = Mutex::new(Gone::default());
         let retire = |worker: &mut Worker<'_>| {
             let begin = Instant::now();
-            let elapsed = || begin.elapsed().as_secs_f64();
             let sql = match way {
                 Way::DropPartition => format!("ALTER TABLE perf_log DROP PARTITION d{day}"),
                 Way::Delete => {
                     let mut times = Times::default();
-                    format!("DELETE FROM perf_log WHERE begin_ts<'{}' LIMIT 10000", times.text(end))
+                    format!(
+                        "DELETE FROM perf_log WHERE begin_ts<'{}' LIMIT 10000",
+                        times.text(retired.end)
+                    )
                 }
             };
             let mut rows = 1;
@@ -294,34 +340,46 @@ impl Weblog {
                     break;
                 }
             }
-            let mut gone = Gone { gone_s: Some(elapsed()), bytes_back_s: None };
-            let wait = duration(self.back_seconds);
-            while worker.go_on() && begin.elapsed() < wait && gone.bytes_back_s.is_none() {
-                gone.bytes_back_s = (size() <= goal).then(elapsed);
-                std::thread::sleep(LOOK);
-            }
-            let least = duration(self.retention_seconds);
-            while worker.go_on() && begin.elapsed() < least {
-                std::thread::sleep(LOOK);
-            }
+            let gone = self.linger(begin, retired.goal, size, || worker.go_on());
             *found.lock().unwrap_or_else(|e| e.into_inner()) = gone;
             worker.stop();
             Ok(())
         };
-        let wait = self.retention_seconds.max(self.back_seconds);
-        let step = self.written(name, wait + patience(self.rows));
+        let step = self.retaining(name);
         bench.step_beside(&step, |worker| self.go_on_writing(worker, log), &[&retire])?;
         let gone = *found.lock().unwrap_or_else(|e| e.into_inner());
-        let freed = before as f64 - size() as f64;
-        if let Some(step) = bench.result.steps.last_mut() {
-            let mut put = |name: &str, value: Option<f64>| {
-                value.map(|value| step.metrics.insert(name.to_owned(), value))
-            };
-            put("gone_s", gone.gone_s);
-            put("bytes_back_s", gone.bytes_back_s);
-            put("freed_b", space.is_some().then_some(freed));
-        }
+        let freed = space.is_some().then(|| retired.before as f64 - size() as f64);
+        gone.note(bench.result.steps.last_mut(), freed);
         Ok(())
+    }
+
+    /// Makes a step in which a day is deleted while the writer continues.
+    fn retaining<'s>(&self, name: &'s str) -> Step<'s> {
+        let wait = self.retention_seconds.max(self.back_seconds);
+        self.written(name, wait + patience(self.rows))
+    }
+
+    /// After the rows of a day have been deleted: waits until half of their bytes are free again,
+    /// and until the step has taken its time. `go_on` is false when the step has to end.
+    fn linger(
+        &self,
+        begin: Instant,
+        goal: u64,
+        size: impl Fn() -> u64,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Gone {
+        let elapsed = || begin.elapsed().as_secs_f64();
+        let mut gone = Gone { gone_s: Some(elapsed()), bytes_back_s: None };
+        let wait = duration(self.back_seconds);
+        while go_on() && begin.elapsed() < wait && gone.bytes_back_s.is_none() {
+            gone.bytes_back_s = (size() <= goal).then(elapsed);
+            std::thread::sleep(LOOK);
+        }
+        let least = duration(self.retention_seconds);
+        while go_on() && begin.elapsed() < least {
+            std::thread::sleep(LOOK);
+        }
+        gone
     }
 }
 
@@ -332,9 +390,9 @@ impl Weblog {
 pub fn load_whole(bench: &mut Bench, rows: u64, seed: u64) -> Result<u64> {
     let changes = [("rows", rows.to_string()), ("partitioned", "no".to_owned())];
     let changes = changes.map(|(name, value)| (name.to_owned(), value));
-    let weblog = Weblog::new(&Params::new("weblog", ENTRY.params, Size::Tiny, &changes)?, seed)?;
+    let weblog = Weblog::in_sql(&Params::new("weblog", PARAMS, Size::Tiny, &changes)?, seed)?;
     weblog.create(bench)?;
-    let log = Log::new(seed, weblog.rows_per_day(), weblog.poll, weblog.days() as usize + 1);
+    let log = weblog.new_log();
     weblog.load(bench, &log)?;
     Ok(log.rows())
 }
@@ -364,7 +422,7 @@ impl Workload for Weblog {
     fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
         refuse_without_rows(bench, "weblog")?;
         self.create(bench)?;
-        let log = Log::new(self.seed, self.rows_per_day(), self.poll, self.days() as usize + 1);
+        let log = self.new_log();
         self.load(bench, &log)?;
         let this = &*self;
         type Part<'p> = &'p dyn Fn(&mut Bench) -> Result<()>;

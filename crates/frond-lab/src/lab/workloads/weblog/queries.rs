@@ -7,7 +7,8 @@ use crate::targets::Result;
 
 /// Shares of Q1 to Q6 in percent.
 pub const SHARES: [u32; 6] = [35, 15, 15, 20, 10, 5];
-const NAMES: [&str; 6] = ["q1", "q2", "q3", "q4", "q5", "q6"];
+/// Kinds of their requests.
+pub const NAMES: [&str; 6] = ["q1", "q2", "q3", "q4", "q5", "q6"];
 const MINUTE_MILLIS: u64 = 60_000;
 
 /// The statements: Q1 reads the newest calls of a procedure, Q2 sums per procedure, Q3 the slowest
@@ -36,6 +37,11 @@ pub struct Drawn {
     pub from: u64,
     /// End of the time range.
     pub until: u64,
+}
+
+/// The random choices of a client of a step.
+pub fn choice(seed: u64, (step, index): (u64, u64)) -> Random {
+    Random::stream(seed, "weblog-sql", step, index, Purpose::Choice)
 }
 
 /// Draws the next query.
@@ -75,7 +81,7 @@ pub fn draw(log: &Log, random: &mut Random) -> Drawn {
     drawn
 }
 
-/// A client that runs queries.
+/// A client that runs queries in SQL.
 pub struct Queries<'l> {
     log: &'l Log,
     random: Random,
@@ -95,7 +101,7 @@ impl<'l> Queries<'l> {
         (step, index): (u64, u64),
         session: &mut Session,
     ) -> Result<Self> {
-        let random = Random::stream(seed, "weblog-sql", step, index, Purpose::Choice);
+        let random = choice(seed, (step, index));
         let mut statements = Vec::new();
         for sql in STATEMENTS {
             statements.push(session.prepare(sql)?);

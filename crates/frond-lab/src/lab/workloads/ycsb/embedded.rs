@@ -10,7 +10,7 @@ use super::{
     ENTRY, FIELDS, INNODB_RECORD_BYTES, LOADERS, Operation, PARAMS, ROW_BYTES, SCAN_MAX, Streams,
     Ycsb, mix,
 };
-use crate::lab::embedded::{Batch, Bench, Entry, Make, Rows, Worker, Workload};
+use crate::lab::embedded::{Batch, Bench, Entry, Rows, Worker, Workload};
 use crate::lab::sql::Step;
 use crate::random::{Purpose, Random};
 use crate::schema::{Column, Table, Type, Value};
@@ -21,7 +21,7 @@ pub const EMBEDDED: Entry = Entry {
     about: ENTRY.about,
     headline: ENTRY.headline,
     params: PARAMS,
-    make: Make::Own(|params, seed| Ok(Box::new(Ycsb::new(params, seed)?))),
+    make: |params, seed| Ok(Box::new(Ycsb::new(params, seed)?)),
 };
 
 const NAMES: [&str; FIELDS] = [
@@ -89,14 +89,7 @@ impl Ycsb {
                     record.fill(self, number, &mut random);
                     batch.push(&record.row());
                 }
-                worker.request("commit", batch.len(), |connection| {
-                    connection.begin(Begin::Batch)?;
-                    batch.insert(connection)?;
-                    connection.commit()?;
-                    inserted.fetch_add(batch.len(), Ordering::Relaxed);
-                    Ok(())
-                })?;
-                batch.clear();
+                inserted.fetch_add(worker.insert("commit", &mut batch)?, Ordering::Relaxed);
             }
             Ok(())
         })?;

@@ -2,27 +2,38 @@
 //! indexes, as published in 2011.
 //!
 //! There is one client, each transaction is one INSERT of a thousand rows, and the indexes exist
-//! before the first row.
+//! before the first row. Another client may query all orders while rows are inserted.
+
+mod embedded;
+mod queries;
+
+use std::sync::Mutex;
 
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{Bench, InsertText, Step};
+use crate::lab::results::StepResult;
+use crate::lab::sql::{Bench, Beside, InsertText, Step, Worker};
 use crate::schema::Value;
 use crate::targets::{Failure, Result};
 use crate::workloads::iibench::Purchases;
-use std::sync::Mutex;
+
+pub use embedded::EMBEDDED;
+use queries::{QUERIES, Queries};
+
+const PARAMS: &[Param] = &[
+    Param::sized("rows", ["20_000", "800_000", "2_500_000", "25_000_000"], "rows"),
+    Param::fixed("rows_per_commit", "1000", "rows per INSERT"),
+    Param::fixed("indexes", "3", "secondary indexes, 0 to 3"),
+    QUERIES,
+    Param::fixed("ratio", "1.75", "data to cache"),
+    Param::sized("time_limit", ["60", "12", "600", "0"], "seconds, 0 for none"),
+];
 
 pub const ENTRY: Entry = Entry {
     name: "iibench",
     about: "inserts in primary-key order with three random secondary indexes (iiBench of 2011)",
     headline: ("load", "exit_velocity"),
-    params: &[
-        Param::sized("rows", ["20_000", "800_000", "2_500_000", "25_000_000"], "rows"),
-        Param::fixed("rows_per_commit", "1000", "rows per INSERT"),
-        Param::fixed("indexes", "3", "secondary indexes, 0 to 3"),
-        Param::fixed("ratio", "1.75", "data to cache"),
-        Param::sized("time_limit", ["60", "12", "600", "0"], "seconds, 0 for none"),
-    ],
+    params: PARAMS,
     make: |params, seed| Ok(Box::new(Iibench::new(params, seed)?)),
 };
 
@@ -31,7 +42,7 @@ const ROW_BYTES: u64 = 28;
 /// Bytes per row in plain InnoDB, measured at 25 M rows.
 const INNODB_ROW_BYTES: u64 = 140;
 
-const INDEXES: [&str; 3] = [
+const KEYS: [&str; 3] = [
     "KEY marketsegment(price,customerid)",
     "KEY registersegment(cashregisterid,price,customerid)",
     "KEY pdc(price,dateandtime,customerid)",
@@ -41,6 +52,7 @@ struct Iibench {
     rows: u64,
     per_commit: u64,
     indexes: usize,
+    queries: Queries,
     seed: u64,
 }
 
@@ -48,12 +60,13 @@ impl Iibench {
     fn new(params: &Params, seed: u64) -> Result<Self> {
         let (rows, per_commit) = (params.number("rows")?, params.number("rows_per_commit")?);
         let indexes = params.number("indexes")? as usize;
-        if rows == 0 || per_commit == 0 || indexes > INDEXES.len() || rows > i32::MAX as u64 {
+        if rows == 0 || per_commit == 0 || indexes > KEYS.len() || rows > i32::MAX as u64 {
             return Err(Failure(
                 "iibench: rows and rows_per_commit from 1, indexes from 0 to 3".to_owned(),
             ));
         }
-        Ok(Self { rows, per_commit, indexes, seed })
+        let queries = Queries::new(params)?;
+        Ok(Self { rows, per_commit, indexes, queries, seed })
     }
 }
 
@@ -67,7 +80,7 @@ impl Workload for Iibench {
             cashregisterid INT NOT NULL, customerid INT NOT NULL, productid INT NOT NULL, price FLOAT NOT NULL, \
             PRIMARY KEY (transactionid)"
             .to_owned();
-        for index in &INDEXES[..self.indexes] {
+        for index in &KEYS[..self.indexes] {
             definition += ", ";
             definition += index;
         }
@@ -76,7 +89,7 @@ impl Workload for Iibench {
         let (rows, per_commit) = (self.rows, self.per_commit);
         let inserted = Mutex::new(0);
         let purchases = Mutex::new(Purchases::new(self.seed, true));
-        bench.step(&step, |worker| {
+        let insert = |worker: &mut Worker<'_>| {
             let mut purchases = purchases.lock().unwrap_or_else(|e| e.into_inner());
             let mut statement = InsertText::new(
                 "INSERT INTO purchases_index(dateandtime,cashregisterid,customerid,productid,price) VALUES",
@@ -92,11 +105,23 @@ impl Workload for Iibench {
                 *inserted.lock().unwrap_or_else(|e| e.into_inner()) += n;
             }
             Ok(())
-        })?;
+        };
+        let this = &*self;
+        let query = |worker: &mut Worker<'_>| queries::ask(worker, this);
+        let beside: &[Beside<'_>] = if this.queries == Queries::None { &[] } else { &[&query] };
+        note_queries(bench.step_beside(&step, insert, beside)?);
         let inserted = inserted.into_inner().unwrap_or_default();
         bench.loaded((inserted, inserted * ROW_BYTES))?;
         bench.verify("purchases_index", Some(inserted), true)?;
         Ok((inserted, inserted * ROW_BYTES))
+    }
+}
+
+/// Adds the rate of the queries, if there were any.
+fn note_queries(step: &mut StepResult) {
+    if let Some(asked) = step.latencies.get("query").map(|latencies| latencies.count as f64) {
+        let seconds = step.metrics.get("seconds").copied().unwrap_or(0.0);
+        step.metrics.insert("queries_s".to_owned(), asked / seconds.max(1e-9));
     }
 }
 
@@ -117,4 +142,18 @@ fn append(statement: &mut InsertText, row: &[Value<'_>; 6], moment: &mut (u64, S
         *moment = (millis, crate::lab::time::date_time(millis));
     }
     statement.row().simple(&moment.1).plain(register).plain(customer).plain(product).float(price);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{on_both, step};
+
+    #[test]
+    fn sql_queries_run_beside_the_inserts_and_do_not_count_as_rows() {
+        on_both("iibench", &[("queries", "unthrottled"), ("rows", "30000")], |bench| {
+            let load = step(bench, "load");
+            assert_eq!(load.metrics["ops"], 30_000.0);
+            assert!(load.latencies["query"].count > 0 && load.metrics["queries_s"] > 0.0);
+        });
+    }
 }
