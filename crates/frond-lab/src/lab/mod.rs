@@ -13,6 +13,7 @@
 mod cell;
 mod cli;
 mod compare;
+mod device_io;
 mod embedded;
 mod exchange;
 mod goals;

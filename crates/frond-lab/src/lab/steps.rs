@@ -133,8 +133,20 @@ pub fn result(
         push("ops", t, sample.mark.ops as f64);
         push("rss_b", t, sample.rss_b as f64);
         push("cpu_s", t, sample.cpu_s);
+        push("cpu_user_s", t, sample.cpu_s - sample.cpu_system_s);
+        push("cpu_system_s", t, sample.cpu_system_s);
         push("written_b", t, sample.write_b as f64);
         push("read_b", t, sample.read_b as f64);
+        if let Some(p99_us) = sample.p99_us {
+            push("p99_us", t, p99_us);
+        }
+        if let Some(io) = sample.io {
+            push("read_ios", t, io.reads as f64);
+            push("write_ios", t, io.writes as f64);
+        }
+        if let Some(disk_b) = sample.disk_b.filter(|_| keeps_rows) {
+            push("disk_b", t, disk_b as f64);
+        }
     }
     push("ops", taken.seconds, taken.ops as f64);
     for (kind, marks) in &taken.kinds {
@@ -158,6 +170,14 @@ pub fn result(
         latencies.insert((*kind).to_owned(), serialized(histogram)?);
     }
     Ok(StepResult { name: step.name.to_owned(), metrics, series, latencies, counters: Vec::new() })
+}
+
+/// Adds what measuring cost: the CPU of the sampler and of the client side of the counters'
+/// statements, in percent of the CPU of the step, which is that of the engine and its clients.
+pub fn sampling(metrics: &mut BTreeMap<String, f64>, sampling_s: f64, step_s: f64) {
+    if step_s > 0.0 {
+        metrics.insert("sampling_pct".to_owned(), 100.0 * sampling_s / step_s);
+    }
 }
 
 /// Charges the background work done after a step that wrote to that step.

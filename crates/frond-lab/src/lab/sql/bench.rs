@@ -18,12 +18,12 @@ use super::sum::Ledger;
 use super::verify::{Expected, verify_table};
 use super::warm_up;
 use super::worker::{Arrivals, Connect, Tally, Worker};
+use crate::lab::machine::Class;
 use crate::lab::machine::virtual_disk::Kind;
-use crate::lab::machine::{Class, Reading};
 use crate::lab::results::{CellResult, State, StepResult};
 use crate::lab::size::Durability;
-use crate::lab::steps;
 use crate::lab::target::SqlTarget;
+use crate::lab::{device_io, steps};
 use crate::measure::{self, Plan, Space};
 use crate::targets::{Failure, Result};
 
@@ -107,7 +107,7 @@ impl Bench {
             (durability, target.keeps_rows, ours)
         {
             let syncs = &target.syncs;
-            let counts = Counts { dir, process, read: &|| running.counts(), syncs };
+            let counts = Counts { dir, process, read: &|| running.confined.counts(), syncs };
             verify_syncs(&mut admin, &target.create, &counts, &mut result)?;
         }
         let space = running.space(target).filter(|_| target.keeps_rows);
@@ -319,19 +319,29 @@ impl Bench {
             subject: running.subject(),
             kinds: step.series.to_vec(),
         };
-        let (tally, sampled) = (Mutex::new(Tally::default()), Mutex::new(Vec::new()));
+        let tally = Mutex::new(Tally::default());
+        // The first sample is taken before the clock starts, the last one after it has stopped.
+        let first = match is_warm_up {
+            true => Vec::new(),
+            false => self.counted.sample(&mut watcher, 0.0),
+        };
+        let sampled = Mutex::new((first, 0.0));
         let over = AtomicBool::new(false);
         let arrivals = std::sync::OnceLock::new();
-        running.reset_memory_peak();
-        let before = running.counts();
-        let taken = measure::run(&plan, |meter| {
+        let confined = &running.confined;
+        confined.reset_memory_peak();
+        let before = confined.counts();
+        let taken = measure::run_counting(&plan, &|| confined.io(), |meter| {
             std::thread::scope(|scope| {
-                let watching = scope.spawn(|| match is_warm_up {
-                    true => {
-                        warm_up::watch(meter, step.warm_up, &over);
-                        Vec::new()
-                    }
-                    false => self.counted.follow(&mut watcher, meter, &over),
+                let watching = scope.spawn(|| {
+                    let samples = match is_warm_up {
+                        true => {
+                            warm_up::watch(meter, step.warm_up, &over);
+                            Vec::new()
+                        }
+                        false => self.counted.follow(&mut watcher, meter, &over),
+                    };
+                    (samples, measure::thread_cpu_s())
                 });
                 let arrivals = step.rate.map(|rate| arrivals.get_or_init(|| Arrivals::new(rate)));
                 let clients: Vec<_> = (0..)
@@ -371,8 +381,10 @@ impl Bench {
                 }
                 over.store(true, Ordering::Relaxed);
                 watching.thread().unpark();
-                let samples = watching.join().unwrap_or_default();
-                *sampled.lock().unwrap_or_else(|e| e.into_inner()) = samples;
+                let (samples, cpu_s) = watching.join().unwrap_or_default();
+                let mut sampled = sampled.lock().unwrap_or_else(|e| e.into_inner());
+                sampled.0.extend(samples);
+                sampled.1 = cpu_s;
                 outcome
             })
         });
@@ -380,8 +392,8 @@ impl Bench {
             guard.unlimit();
         }
         let taken = taken?;
-        let after = running.counts();
-        let mut counters = sampled.into_inner().unwrap_or_default();
+        let after = confined.counts();
+        let (mut counters, counting_s) = sampled.into_inner().unwrap_or_default();
         if !is_warm_up {
             counters.extend(self.counted.sample(&mut watcher, taken.seconds));
         }
@@ -390,7 +402,9 @@ impl Bench {
         let changed = tally.changed_bytes;
         let mut made = steps::result(step, &taken, &counters, syncs, *keeps_rows, changed)?;
         made.counters = counters::changes(counters);
-        of_group(&mut made, before.as_ref(), after.as_ref());
+        device_io::add(&mut made.metrics, (before.as_ref(), after.as_ref()), &taken.usage);
+        let all_cpu_s = taken.usage.cpu_s + taken.client_cpu_s;
+        steps::sampling(&mut made.metrics, taken.meter_cpu_s + counting_s, all_cpu_s);
         for (name, n) in [
             ("errors_deadlock", tally.deadlock),
             ("errors_lock_timeout", tally.lock_timeout),
@@ -498,6 +512,9 @@ impl Bench {
             self.result.state = State::Stopped;
         }
         self.verify_memory();
+        if let Some(said) = device_io::note(&self.result.steps) {
+            self.result.settings.insert("(I/O counts)".to_owned(), said);
+        }
         let size_name = self.size_name();
         let Some(running) = self.running.take() else { return Ok(self.result) };
         self.result.log_tail = Some(running.log_tail());
@@ -538,26 +555,4 @@ fn leave(worker: Worker<'_>, done: Result<()>, tally: &Mutex<Tally>) -> Result<(
         worker.stop();
     }
     done
-}
-
-/// Adds what the control group counted over a step: I/Os of the device, and memory including the
-/// page cache.
-fn of_group(made: &mut StepResult, before: Option<&Reading>, after: Option<&Reading>) {
-    let ops = made.metrics.get("ops").copied().unwrap_or(1.0).max(1.0);
-    if let Some(peak) = after.and_then(|after| after.memory?.peak) {
-        made.metrics.insert("mem_peak_b".to_owned(), peak as f64);
-    }
-    if let (Some(before), Some(after)) =
-        (before.and_then(|one| one.io.as_ref()), after.and_then(|one| one.io.as_ref()))
-    {
-        let io = after.since(before);
-        for (name, count) in [
-            ("rd_io_op", io.reads),
-            ("wr_io_op", io.writes),
-            ("device_rd_b_op", io.read_bytes),
-            ("device_wr_b_op", io.written_bytes),
-        ] {
-            made.metrics.insert(name.to_owned(), count as f64 / ops);
-        }
-    }
 }

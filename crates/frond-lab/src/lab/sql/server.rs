@@ -7,7 +7,7 @@ use super::process::{PLUGINS, Plugin, Server, log_tail};
 use super::session::{Session, SqlResult};
 use crate::lab::machine::class::Confined;
 use crate::lab::machine::virtual_disk::Kind;
-use crate::lab::machine::{Class, Disk, Group, Reading, Volume};
+use crate::lab::machine::{Class, Group};
 use crate::lab::size::Durability;
 use crate::lab::target::SqlTarget;
 use crate::measure::{self, Space, Subject};
@@ -48,8 +48,6 @@ pub struct Running {
     log: PathBuf,
     /// How its process is limited and counted.
     pub confined: Confined,
-    /// The private disk that it is on.
-    disk: Option<Disk>,
     guard: Option<Guard>,
     /// Name, value and reason of each setting.
     pub settings: Vec<(String, String, String)>,
@@ -69,7 +67,7 @@ impl Running {
         (class, disk): (&Class, Option<Kind>),
     ) -> Result<Self> {
         let (mut own, mut log, mut settings) = (None, PathBuf::new(), Vec::new());
-        let (mut confined, mut own_disk) = (Confined::default(), None);
+        let mut confined = Confined::default();
         if let Place::Own(dir) = place {
             settings = target.options(memory, durability)?;
             let common = COMMON
@@ -88,14 +86,11 @@ impl Running {
             let server = started.map_err(|failure| {
                 Failure(format!("{failure}\nlast lines of its log:\n{}", log_tail(&log, 15)))
             })?;
-            confined = class.confine(server.pid(), dir, disk)?;
-            if disk.is_some() {
-                own_disk = Volume::of(dir)?.disk;
-            }
+            confined = class.confine(server.pid(), dir, disk, None)?;
             own = Some(server);
         }
-        let (place, disk) = (place.clone(), own_disk);
-        let mut running = Self { own, place, log, confined, disk, guard: None, settings };
+        let place = place.clone();
+        let mut running = Self { own, place, log, confined, guard: None, settings };
         running.guard = Some(Guard::start(running.connect("")?));
         let mut session = running.connect("")?;
         session.run(&format!("DROP DATABASE IF EXISTS {DATABASE}"))?;
@@ -143,22 +138,6 @@ impl Running {
     /// start.
     pub fn subject(&self) -> Subject {
         self.pid().map_or(Subject::Server(u32::MAX), Subject::Server)
-    }
-
-    /// Counters of the control group. On a private disk, I/O is counted by the disk instead, which
-    /// sees all of it.
-    pub fn counts(&self) -> Option<Reading> {
-        let reading = self.confined.group.as_ref().map(Group::read);
-        let of_disk = self.disk.as_ref().and_then(Disk::count).map(|count| count.io);
-        match of_disk {
-            Some(io) => Some(Reading { io: Some(io), ..reading.unwrap_or_default() }),
-            None => reading,
-        }
-    }
-
-    /// Resets the memory peak of the control group.
-    pub fn reset_memory_peak(&self) {
-        self.confined.group.as_ref().map(Group::reset_memory_peak);
     }
 
     /// Directory of a server that the lab started.
