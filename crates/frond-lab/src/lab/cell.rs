@@ -62,10 +62,9 @@ pub struct Order {
 /// Prefix of targets that are servers the lab did not start.
 pub const URL: &str = "mysql://";
 
-/// Smallest memory of a SQL target, which is also the minimum of `frond_cache_size`. Below it, a
-/// cell would measure nothing but fixed costs.
-const MEMORY_MIN: u64 = 16 << 20;
-const MEMORY_MIN_EMBEDDED: u64 = 32 << 20;
+/// Smallest memory of a target, which is also the minimum of `frond_cache_size`. Below it, a cell
+/// would measure nothing but fixed costs.
+pub const MEMORY_MIN: u64 = 16 << 20;
 /// Disk space that a cell may need: a multiple of the data in plain InnoDB…
 const SPACE_FACTOR: u64 = 4;
 /// …plus this, for logs, the server's own tables and sorts.
@@ -160,10 +159,7 @@ impl Order {
     pub fn memory(&self) -> Result<u64> {
         match self.memory {
             Some(memory) => Ok(memory),
-            None => Ok(self.memory_by_ratio()?.max(match self.face {
-                Face::Sql => MEMORY_MIN,
-                Face::Embedded => MEMORY_MIN_EMBEDDED,
-            })),
+            None => Ok(self.memory_by_ratio()?.max(MEMORY_MIN)),
         }
     }
 
@@ -265,14 +261,16 @@ mod tests {
 
     #[test]
     fn data_exceeds_memory_by_the_published_factor() {
-        for entry in workloads::ALL {
+        let of_sql = workloads::ALL.iter().map(|entry| (entry.name, Face::Sql));
+        let embedded = embedded::ALL.iter().map(|entry| (entry.name, Face::Embedded));
+        for (name, face) in of_sql.chain(embedded) {
             for size in [Size::Quick, Size::Standard, Size::Published] {
                 let order = Order {
                     limits: None,
                     disk: None,
-                    workload: entry.name.to_owned(),
+                    workload: name.to_owned(),
                     changes: Vec::new(),
-                    face: Face::Sql,
+                    face,
                     target: "frond".to_owned(),
                     size,
                     class: "host".to_owned(),
@@ -288,7 +286,7 @@ mod tests {
                 let found = found.expect("a ratio");
                 // Data that fit in memory still fit if there is more of it.
                 let is_right = (found / wanted - 1.0).abs() < 0.02 || wanted < 1.0;
-                assert!(is_right, "{} at {size}: {found} for {wanted}", entry.name);
+                assert!(is_right, "{face} {name} at {size}: {found} for {wanted}");
             }
         }
     }

@@ -30,7 +30,7 @@ use super::size::Durability;
 use super::steps;
 use super::suggest::unknown;
 use super::version;
-use super::workloads::{linkbench, tpcc, ycsb};
+use super::workloads::{linkbench, tpcc, weblog, ycsb};
 use crate::measure;
 use crate::schema::Table;
 use crate::size::Bytes;
@@ -101,12 +101,12 @@ pub const ALL: &[Entry] = &[
         about: "seven days of a performance log of database calls, three indexes",
         headline: ("weblog", "ops_s"),
         params: &[
-            Param::sized("rows", ["7_000", "250_000", "4_900_000", "70_000_000"], "rows"),
+            Param::sized("rows", ["7_000", "365_000", "4_900_000", "70_000_000"], "rows"),
             Param::fixed("profile", "typical", "how repetitive it is: typical, chatty, polling"),
             TEN,
             LIMIT,
         ],
-        make: Make::Bench(410),
+        make: Make::Bench(weblog::INNODB_ROW_BYTES),
     },
     Entry {
         name: "dbbench",
@@ -340,6 +340,7 @@ fn run_own(workload: &mut dyn Workload, order: &Order, is_confined: bool) -> Res
 mod tests {
     use super::testing::order;
     use super::*;
+    use crate::lab::cell::MEMORY_MIN;
     use crate::lab::metric;
     use crate::lab::size::Size;
 
@@ -350,7 +351,7 @@ mod tests {
             for size in [Size::Tiny, Size::Quick, Size::Standard, Size::Published] {
                 let order = order(entry.name, "null", size, "d".as_ref());
                 check(&order).unwrap_or_else(|failure| panic!("{}: {failure}", entry.name));
-                assert!(order.memory().is_ok_and(|memory| memory >= 32 << 20), "{}", entry.name);
+                assert!(order.memory().is_ok_and(|memory| memory >= MEMORY_MIN), "{}", entry.name);
             }
         }
         assert!(check(&order("iibench", "rockdb", Size::Tiny, "d".as_ref())).is_err());

@@ -14,7 +14,7 @@ mod sysbench;
 #[cfg(test)]
 pub mod testing;
 pub mod tpcc;
-mod weblog;
+pub mod weblog;
 pub mod ycsb;
 mod zip;
 
