@@ -242,7 +242,7 @@ fn a_target_that_does_not_sync_fails_at_safe() {
     "#;
     let target = lab.target("liar", text);
     let failed = lab.fails(&format!("run iibench --size tiny --set rows=2000 --targets {target}"));
-    assert!(failed.contains("each commit is synced: 30 commits: calls of the server"), "{failed}");
+    assert!(failed.contains("each commit is synced: 30 commits: calls of the process"), "{failed}");
 }
 
 #[test]

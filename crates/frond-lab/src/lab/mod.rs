@@ -31,6 +31,7 @@ mod steps;
 mod storage;
 mod suggest;
 mod suites;
+mod syncs;
 mod target;
 mod time;
 mod version;

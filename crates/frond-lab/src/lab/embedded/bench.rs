@@ -27,7 +27,7 @@ const STILL_SECONDS: u32 = 3;
 /// Interval between two samples of the store's counters.
 const SAMPLED_EVERY: Duration = Duration::from_secs(10);
 /// Names that targets give to their counters of syncs.
-const SYNCS: [&str; 2] = ["wal_syncs", "syncs"];
+pub(super) const SYNCS: [&str; 2] = ["wal_syncs", "syncs"];
 
 /// Runs the steps of one cell against its store.
 pub struct Bench<'t> {

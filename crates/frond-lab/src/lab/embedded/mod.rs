@@ -8,14 +8,17 @@
 //!    which is subtracted from the CPU of the other targets.
 //! 2. Files of Frond pass `frond check` after each cell.
 
+mod allowance;
 mod bench;
 mod bridge;
 mod generator;
 mod rows;
+mod syncs;
 #[cfg(test)]
 pub mod testing;
 mod worker;
 
+pub use allowance::{Allowances, PEAK};
 pub use bench::Bench;
 pub use generator::{Generators, NULL, OF_CLIENTS};
 pub use rows::{Batch, Rows, missing};
@@ -332,6 +335,12 @@ fn run_own(workload: &mut dyn Workload, order: &Order, is_confined: bool) -> Res
     if keeps_rows {
         let space = measure::Space::whole(&order.dir);
         steps::size(&mut result.metrics, size_name, &space, live);
+    }
+    if keeps_rows
+        && !measure::is_interrupted()
+        && let Err(failure) = syncs::verify(order, &confined, &mut result)
+    {
+        (result.state, result.failure) = (State::Failed, Some(failure.0));
     }
     Ok(result)
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::counters::{self, Counted};
 use super::own::Own;
-use super::promises::{Counts, verify_memory, verify_syncs};
+use super::promises::{verify_memory, verify_syncs};
 use super::rest::{self, Rested};
 use super::server::{Place, Running};
 use super::session::Session;
@@ -22,6 +22,7 @@ use crate::lab::machine::Class;
 use crate::lab::machine::virtual_disk::Kind;
 use crate::lab::results::{CellResult, State, StepResult};
 use crate::lab::size::Durability;
+use crate::lab::syncs::Counts;
 use crate::lab::target::SqlTarget;
 use crate::lab::{device_io, steps};
 use crate::measure::{self, Plan, Space};
@@ -106,9 +107,8 @@ impl Bench {
         if let (Durability::Safe, true, Some((dir, process))) =
             (durability, target.keeps_rows, ours)
         {
-            let syncs = &target.syncs;
-            let counts = Counts { dir, process, read: &|| running.confined.counts(), syncs };
-            verify_syncs(&mut admin, &target.create, &counts, &mut result)?;
+            let counts = Counts { dir, process, read: &|| running.confined.counts() };
+            verify_syncs(&mut admin, &target.create, &counts, &target.syncs, &mut result)?;
         }
         let space = running.space(target).filter(|_| target.keeps_rows);
         if let Some(space) = &space {

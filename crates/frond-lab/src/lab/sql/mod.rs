@@ -21,7 +21,6 @@ mod step;
 mod sum;
 #[cfg(test)]
 mod tests;
-mod traced;
 mod verify;
 pub mod warm_up;
 mod worker;
