@@ -375,9 +375,8 @@ fn cells_on_virtual_disks_leave_nothing_however_the_run_ends() {
 }
 
 #[test]
-fn a_workload_a_target_and_a_metric_are_one_addition_each() {
-    // A target is a file. A workload and a metric are one line each, which the tests of their
-    // registries check.
+fn a_target_is_one_file() {
+    // A workload and a metric are one addition each, too: see workloads/example.rs.
     let lab = Lab::new();
     let target = lab.target(
         "mine",

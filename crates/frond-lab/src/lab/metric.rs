@@ -364,6 +364,8 @@ pub const METRICS: &[Metric] = &[
     metric("deadlocks_s", "1/s", Lower, 0.50, "deadlock victims per second"),
     metric("errors_lock_timeout", "", Lower, 0.50, "statements that exceeded the lock timeout"),
     metric("errors_duplicate", "", Lower, 0.50, "statements rejected because of a duplicate key"),
+    #[cfg(test)]
+    metric("odd_pct", "%", Neither, 0.0, "percentage of rows with an odd value (workload example)"),
 ];
 
 /// Finds a metric by name. `p99_us.add_link` is the metric `p99_us` of the requests `add_link`.
