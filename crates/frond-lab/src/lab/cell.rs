@@ -54,6 +54,9 @@ pub struct Order {
     pub dir: PathBuf,
     /// Whether to wait for background work after writes.
     pub with_rest: bool,
+    /// Whether to kill the server once and verify what it recovers.
+    #[serde(default)]
+    pub with_crash: bool,
     /// Library of another commit to load instead of the installed one: the MariaDB plugin, or the C
     /// library.
     pub plugin: Option<PathBuf>,
@@ -108,9 +111,9 @@ impl Order {
     /// # Errors
     /// A parameter is invalid.
     pub fn seconds(&self) -> Result<Option<u64>> {
-        // Start and end of the store, background work and verification.
+        // Start and end of the store, background work, verification, and recovery.
         let further = match self.face {
-            Face::Sql => 12,
+            Face::Sql => 12 + u64::from(self.with_crash),
             Face::Embedded => 4,
         };
         let limit = self.params()?.number("time_limit")?;
@@ -238,6 +241,7 @@ fn run(order: &Order) -> Result<CellResult> {
             Size::Published => SAMPLE_EVERY_PUBLISHED,
             _ => SAMPLE_EVERY,
         },
+        with_crash: order.with_crash,
     };
     let mut bench = Bench::start(&place, &target, &conditions)?;
     match workload.run(&mut bench) {
@@ -279,6 +283,7 @@ mod tests {
                     memory: None,
                     dir: PathBuf::new(),
                     with_rest: true,
+                    with_crash: false,
                     plugin: None,
                 };
                 let wanted = order.params().and_then(|params| params.real("ratio"));

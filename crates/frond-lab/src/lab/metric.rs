@@ -355,6 +355,13 @@ pub const METRICS: &[Metric] = &[
         "time from the end of the step until background work had ended",
     ),
     metric(
+        "recovery_s",
+        "s",
+        Lower,
+        0.10,
+        "time from the start of a killed server until it answers",
+    ),
+    metric(
         "errors_deadlock",
         "",
         Lower,

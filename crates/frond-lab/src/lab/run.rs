@@ -166,6 +166,7 @@ fn plan(request: &Request) -> Result<Vec<Planned>> {
                     memory: request.memory,
                     dir: request.dir.join("cell"),
                     with_rest: request.with_rest,
+                    with_crash: repeat == 0 && item.face == Face::Sql && !target.starts_with(URL),
                     plugin: None,
                 };
                 let key = CellKey {

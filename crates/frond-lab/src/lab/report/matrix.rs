@@ -106,8 +106,9 @@ fn of_face(groups: &[(Group<'_>, String)], face: &str) -> Option<FaceMatrix> {
 pub fn of_group(group: &Group<'_>) -> Matrix {
     let targets: Vec<&str> = group.targets.iter().map(|target| target.name).collect();
     let own = workloads::headline(&group.key.face, &group.key.workload).map(|(_, name)| name);
-    let mut names = [CORE, MORE].concat();
-    names.splice(0..0, own.filter(|name| !names.contains(name)));
+    let all = [CORE, MORE].concat();
+    let own = own.filter(|name| !all.contains(name));
+    let names: Vec<&str> = own.into_iter().chain(all.iter().copied()).collect();
     Matrix {
         face: group.key.face.clone(),
         base: group.base_name(),
@@ -185,6 +186,7 @@ const MORE: &[&str] = &[
     "fsync_op",
     "write_amp",
     "rest_s",
+    "recovery_s",
     "gone_s",
     "bytes_back_s",
     "background_s",

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::counters::{self, Counted};
 use super::own::Own;
 use super::promises::{verify_memory, verify_syncs};
+use super::recovery;
 use super::rest::{self, Rested};
 use super::server::{Place, Running};
 use super::session::Session;
@@ -62,6 +63,11 @@ pub struct Bench {
     is_cut: bool,
     /// Maximum time to wait for background work.
     rest_max: Duration,
+    durability: Durability,
+    /// Whether the server has still to be killed once.
+    crash_due: bool,
+    /// Tables that were verified, as they were last.
+    verified: recovery::Tables,
 }
 
 /// The conditions of a cell.
@@ -81,6 +87,8 @@ pub struct Conditions<'c> {
     pub with_rest: bool,
     /// Interval between two samples of counters.
     pub sample_every: Duration,
+    /// Whether to kill the server once and verify what it recovers.
+    pub with_crash: bool,
 }
 
 /// Work of a client that runs concurrently with the clients of a step, and ends with them.
@@ -93,8 +101,7 @@ impl Bench {
     /// # Errors
     /// Something is not installed, or the server does not start.
     pub fn start(place: &Place, target: &SqlTarget, conditions: &Conditions<'_>) -> Result<Self> {
-        let Conditions { memory, durability, class, disk, time_limit, with_rest, sample_every } =
-            *conditions;
+        let Conditions { memory, durability, class, disk, time_limit, with_rest, .. } = *conditions;
         let running = Running::start(place, target, memory, durability, (class, disk))?;
         let mut admin = running.session()?;
         let server = admin.value("SELECT VERSION()")?;
@@ -115,7 +122,7 @@ impl Bench {
             let empty = format!("{} bytes, which are subtracted from sizes", space.empty_bytes());
             result.settings.insert("(empty data directory)".to_owned(), empty);
         }
-        let counted = Counted::new(&running, target, sample_every);
+        let counted = Counted::new(&running, target, conditions.sample_every);
         let deadline = time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let target = target.clone();
         let rss = || running.subject().rss_bytes();
@@ -144,6 +151,9 @@ impl Bench {
             connections: 0,
             is_cut: false,
             rest_max,
+            durability,
+            crash_due: conditions.with_crash && ours.is_some(),
+            verified: recovery::Tables::new(),
         })
     }
 
@@ -180,6 +190,7 @@ impl Bench {
         self.admin.run(&sql)?;
         let name = definition.split(['(', ' ']).next().unwrap_or_default().trim_matches('`');
         self.ledger.forget(name);
+        self.verified.remove(name);
         let made = self.admin.value(&format!(
             "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME='{name}'"
         ))?;
@@ -483,12 +494,48 @@ impl Bench {
         }
         println!("progress verify 0 0 0");
         let begin = Instant::now();
+        self.verified.insert(table.to_owned(), (rows, is_fixed));
         let sent = self.ledger.of(table).filter(|_| is_fixed);
         let is_fixed = is_fixed && !self.is_cut;
-        let expected = Expected { rows, sent: sent.as_ref(), is_fixed };
+        let expected = Expected { rows, sent: sent.as_ref(), is_fixed, when: "" };
         let verified = verify_table(&mut self.admin, table, expected, &mut self.result);
         self.extend_limit(begin.elapsed());
         verified
+    }
+
+    /// Kills the server once per cell, if that was ordered, and verifies what it recovers. A workload
+    /// calls this after its load has been verified. If commits may be lost, the server is killed at
+    /// the end of the cell instead, since later steps rely on the rows.
+    ///
+    /// # Errors
+    /// The server does not start again; errors of the server.
+    pub fn crash(&mut self) -> Result<()> {
+        match self.durability == Durability::Safe && !self.is_over() {
+            true => self.crash_now(),
+            false => Ok(()),
+        }
+    }
+
+    fn crash_now(&mut self) -> Result<()> {
+        let is_due = self.crash_due && self.keeps_rows() && !self.verified.is_empty();
+        if !is_due || measure::is_interrupted() || self.result.state == State::Failed {
+            return Ok(());
+        }
+        self.crash_due = false;
+        println!("progress recovery 0 0 0");
+        let (begin, is_exact) = (Instant::now(), self.durability == Durability::Safe);
+        let mut tables = std::mem::take(&mut self.verified);
+        recovery::prepare(&mut self.admin, &mut tables, &self.target.create, is_exact)?;
+        let ended = || Failure("the server has ended".to_owned());
+        let running = self.running.as_mut().ok_or_else(ended)?;
+        let took = running.crash()?;
+        self.admin = running.session()?;
+        self.counted = Counted::new(running, &self.target, self.counted.every);
+        self.result.metrics.insert("recovery_s".to_owned(), took.as_secs_f64());
+        let (ledger, result) = (&self.ledger, &mut self.result);
+        recovery::verify(&mut self.admin, &tables, ledger, is_exact, result)?;
+        self.extend_limit(begin.elapsed());
+        Ok(())
     }
 
     /// Verifies that the server stayed within its memory limit.
@@ -512,6 +559,12 @@ impl Bench {
             self.result.state = State::Stopped;
         }
         self.verify_memory();
+        if let Err(failure) = self.crash_now() {
+            // Keep what was measured before the failure.
+            (self.result.state, self.result.failure) = (State::Failed, Some(failure.0));
+            self.result.log_tail = self.log_tail();
+            return Ok(self.result);
+        }
         if let Some(said) = device_io::note(&self.result.steps) {
             self.result.settings.insert("(I/O counts)".to_owned(), said);
         }

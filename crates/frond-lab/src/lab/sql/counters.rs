@@ -32,7 +32,8 @@ pub struct Counted {
     files: Vec<(String, PathBuf)>,
     pid: Option<u32>,
     disk: Option<String>,
-    every: Duration,
+    /// Interval between two samples.
+    pub every: Duration,
 }
 
 impl Counted {

@@ -13,6 +13,7 @@ mod insert;
 mod own;
 pub mod process;
 mod promises;
+mod recovery;
 mod rest;
 mod server;
 mod session;

@@ -1,6 +1,7 @@
 //! The server of a cell: one that the lab starts for it, or an existing one given by its URL.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::guard::Guard;
 use super::process::{PLUGINS, Plugin, Server, log_tail};
@@ -46,6 +47,8 @@ pub struct Running {
     own: Option<Server>,
     place: Place,
     log: PathBuf,
+    class: Class,
+    disk: Option<Kind>,
     /// How its process is limited and counted.
     pub confined: Confined,
     guard: Option<Guard>,
@@ -89,13 +92,40 @@ impl Running {
             confined = class.confine(server.pid(), dir, disk, None)?;
             own = Some(server);
         }
-        let place = place.clone();
-        let mut running = Self { own, place, log, confined, guard: None, settings };
+        let (place, class) = (place.clone(), class.clone());
+        let mut running = Self { own, place, log, class, disk, confined, guard: None, settings };
         running.guard = Some(Guard::start(running.connect("")?));
         let mut session = running.connect("")?;
         session.run(&format!("DROP DATABASE IF EXISTS {DATABASE}"))?;
         session.run(&format!("CREATE DATABASE {DATABASE} CHARACTER SET latin1"))?;
         Ok(running)
+    }
+
+    /// Kills the server with SIGKILL and starts it again on the same directory, with the same limits.
+    /// Returns the time from its start until it answered.
+    ///
+    /// # Errors
+    /// The lab did not start the server, or it does not start again.
+    pub fn crash(&mut self) -> Result<Duration> {
+        let (Some(server), Place::Own(dir)) = (&mut self.own, &self.place) else {
+            return Err(Failure("only a server that the lab started can be killed".to_owned()));
+        };
+        self.guard = None; // its connection ends with the server
+        server.kill()?;
+        let begin = Instant::now();
+        server.restart()?;
+        // Recovery has the limits of the class, too.
+        self.confined = self.class.confine(server.pid(), dir, self.disk, None)?;
+        let started = server.wait_until_ready();
+        started.map_err(|failure| {
+            let log = log_tail(&self.log, 15);
+            Failure(format!("after kill -9: {failure}\nlast lines of its log:\n{log}"))
+        })?;
+        let mut session = self.connect("")?;
+        session.run("DO 1")?;
+        let took = begin.elapsed();
+        self.guard = Some(Guard::start(session));
+        Ok(took)
     }
 
     fn connect(&self, database: &str) -> SqlResult<Session> {

@@ -29,6 +29,7 @@ fn start(
         time_limit,
         with_rest,
         sample_every: Duration::from_secs(10),
+        with_crash: false,
     };
     let place = Place::Own(dir.path().to_owned());
     Ok((Bench::start(&place, &SqlTarget::find(target)?, &conditions)?, dir))

@@ -321,6 +321,7 @@ impl Workload for InsertBench {
                 bench.verify(&table.name, Some(table.live()), true)?;
             }
         }
+        bench.crash()?;
         self.load(bench, "l.i1", 1)?;
         self.load(bench, "l.i2", 2)?;
         if bench.keeps_rows() && !bench.is_over() {
