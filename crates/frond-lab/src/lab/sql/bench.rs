@@ -109,6 +109,8 @@ impl Bench {
         let mut result = CellResult { memory_b: memory, version, ..CellResult::default() };
         result.settings = settings::effective(&mut admin, &running.settings)?;
         result.settings.insert("CREATE TABLE …".to_owned(), target.create.clone());
+        let isolation = admin.value("SELECT @@tx_isolation")?;
+        result.facts.insert("isolation level".to_owned(), isolation);
         result.settings.extend(running.confined.settings(class, disk));
         let ours = running.dir().zip(running.pid());
         if let (Durability::Safe, true, Some((dir, process))) =

@@ -18,7 +18,12 @@ use crate::targets::{Failure, Result};
 pub const DATABASE: &str = "lab";
 
 /// Options of every server, with their reasons.
-const COMMON: [(&str, &str, &str); 6] = [
+const COMMON: [(&str, &str, &str); 7] = [
+    (
+        "transaction-isolation",
+        "REPEATABLE-READ",
+        "the server's default, and the same on all engines",
+    ),
     ("character-set-server", "latin1", "as in the published schemas: CHAR(120) is 120 bytes"),
     ("collation-server", "latin1_swedish_ci", "the default of latin1, as published"),
     ("max-connections", "1100", "sweeps have 512 clients, with two connections each at most"),
@@ -26,6 +31,9 @@ const COMMON: [(&str, &str, &str); 6] = [
     ("table-open-cache", "8192", "tables of all connections stay open"),
     ("skip-name-resolve", "ON", "nothing comes over a network"),
 ];
+
+/// Gives a session of a server that the lab did not start the same isolation level.
+const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
 
 const BLACKHOLE: &str = "ha_blackhole.so";
 
@@ -133,6 +141,7 @@ impl Running {
             (Some(server), _) => Session::connect(&server.socket(), database)?,
             (None, Place::Url(url)) => {
                 let mut session = Session::connect_url(url)?;
+                session.run(ISOLATION)?;
                 if !database.is_empty() {
                     session.run(&format!("USE {database}"))?;
                 }
