@@ -373,7 +373,7 @@ fn embedded() -> Finding {
     if rivals.iter().all(|(_, built)| *built) {
         return finding("embedded rivals", State::Good, format!("{} are built in", list(true)), "");
     }
-    let why = "They are left out: `scripts/install.sh rivals`, and `make lab-build`.";
+    let why = "They are left out: `make lab-build` installs their libraries and builds them in.";
     finding("embedded rivals", State::Limited, format!("{} not built in", list(false)), why)
 }
 
