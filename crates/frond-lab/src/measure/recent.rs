@@ -91,7 +91,7 @@ impl Window {
     pub fn quantile_us(&mut self, recent: &Recent, quantile: f64) -> Option<f64> {
         let mut now = vec![0u32; BUCKETS];
         for counts in &recent.lock().0 {
-            for (sum, count) in now.iter_mut().zip(&counts.0) {
+            for (sum, count) in now.iter_mut().zip(counts.0.iter()) {
                 *sum = sum.wrapping_add(count.load(Ordering::Relaxed));
             }
         }

@@ -117,7 +117,9 @@ mod tests {
         bench.create("t(id INT PRIMARY KEY, v INT, KEY v(v))", "").expect("made");
         let loaded = bench.step(&Step::load("load", 500, 8), |worker| {
             let mut insert = InsertText::new("INSERT INTO t VALUES");
-            (0..500).for_each(|id| drop(insert.row().plain(id).plain(id % 11)));
+            for id in 0..500 {
+                insert.row().plain(id).plain(id % 11);
+            }
             worker.insert("commit", &mut insert).map(drop)
         });
         loaded.expect("loaded");

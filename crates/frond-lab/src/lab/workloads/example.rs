@@ -62,7 +62,7 @@ impl Workload for Example {
     }
 
     fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
-        bench.create("example(id BIGINT PRIMARY KEY, v INT)", "")?;
+        bench.create("example(id BIGINT PRIMARY KEY, v INT, KEY v (v))", "")?;
         let made = bench.step(&Step::load("work", self.rows, 12), |worker| self.client(worker))?;
         made.metrics.insert("odd_pct".to_owned(), self.odd_pct());
         bench.loaded((self.rows, self.rows * 12))?;
