@@ -214,7 +214,54 @@ pub fn size(metrics: &mut BTreeMap<String, f64>, name: &str, space: &Space, live
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
     use super::*;
+    use crate::measure::{self, IoCount, Plan, Subject};
+
+    #[test]
+    fn each_second_has_rate_latency_cpu_ios_memory_and_size() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let plan = Plan {
+            step: "load".to_owned(),
+            planned: 1,
+            deadline: None,
+            space: Space::whole(dir.path()),
+            progress: false,
+            subject: Subject::Own,
+            kinds: Vec::new(),
+        };
+        let reads = AtomicU64::new(7);
+        let io = || {
+            let reads = reads.fetch_add(5, Ordering::Relaxed);
+            Some(IoCount { reads, ..IoCount::default() })
+        };
+        let taken = measure::run_counting(&plan, &io, |meter| {
+            meter.client("put").time(1, || std::thread::sleep(Duration::from_millis(2)));
+            std::thread::sleep(Duration::from_millis(1_100));
+            Ok(())
+        });
+        let taken = taken.expect("it runs");
+        let made = result(&Step::load("load", 1, 8), &taken, &[], &[], true, 0).expect("a step");
+        for name in [
+            "ops",
+            "rss_b",
+            "cpu_s",
+            "cpu_user_s",
+            "cpu_system_s",
+            "written_b",
+            "read_b",
+            "write_ios",
+            "read_ios",
+            "p99_us",
+            "disk_b",
+        ] {
+            assert!(made.series.contains_key(name), "{name} of {:?}", made.series.keys());
+        }
+        assert_eq!(made.series["read_ios"][0].1, 5.0);
+        assert!(made.series["p99_us"][0].1 > 1_900.0, "{:?}", made.series["p99_us"]);
+    }
 
     #[test]
     fn background_work_is_charged_to_the_changed_bytes() {

@@ -1,6 +1,6 @@
-//! Verifies that an embedded store syncs each commit, if its durability requires that: on a store of
-//! its own, opened like that of the cell after the cell's work is done, so that it is no part of
-//! what is measured.
+//! Verifies that an embedded store syncs each commit, if its durability requires that. This is done
+//! on another store that is opened like that of the cell, after the cell's work is done, so that it
+//! is no part of what is measured.
 
 use super::bench::SYNCS;
 use super::rows::Rows;

@@ -1,5 +1,5 @@
-//! Verification after a crash: what the tables held before the server was killed, and what they hold
-//! after it has started again.
+//! Verification after a crash: what the tables held before the server was killed, and what they
+//! hold after it has started again.
 //!
 //! Invariants
 //! 1. At durability `safe` every acknowledged commit survives, including those immediately before

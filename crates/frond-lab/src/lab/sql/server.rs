@@ -109,8 +109,8 @@ impl Running {
         Ok(running)
     }
 
-    /// Kills the server with SIGKILL and starts it again on the same directory, with the same limits.
-    /// Returns the time from its start until it answered.
+    /// Kills the server with SIGKILL and starts it again on the same directory, with the same
+    /// limits. Returns the time from its start until it answered.
     ///
     /// # Errors
     /// The lab did not start the server, or it does not start again.
