@@ -505,9 +505,9 @@ impl Bench {
         verified
     }
 
-    /// Kills the server once per cell, if that was ordered, and verifies what it recovers. A workload
-    /// calls this after its load has been verified. If commits may be lost, the server is killed at
-    /// the end of the cell instead, since later steps rely on the rows.
+    /// Kills the server once per cell, if that was ordered, and verifies what it recovers. A
+    /// workload calls this after its load has been verified. If commits may be lost, the server is
+    /// killed at the end of the cell instead, since later steps rely on the rows.
     ///
     /// # Errors
     /// The server does not start again; errors of the server.
