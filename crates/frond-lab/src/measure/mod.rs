@@ -21,7 +21,7 @@ pub use group::{
     MemoryCount, Owner, Reading, Refusal, Version, crosscheck, crosscheck_io, io_limits_of,
     limit_io_of, place,
 };
-pub use meter::{Client, Io, Meter, Plan, Sample, Taken, run, run_counting};
+pub use meter::{Client, Meter, Plan, Sample, Taken, run, run_counting};
 pub use process::{Subject, Usage, thread_cpu_s};
 pub use series::{Mark, evenness, exit_velocity, rates, seconds_at};
 

@@ -359,6 +359,10 @@ mod tests {
             read_b: 0,
             write_b: 0,
             cpu_s: 0.0,
+            cpu_system_s: 0.0,
+            p99_us: None,
+            io: None,
+            disk_b: None,
             faults_minor,
         };
         let samples =

@@ -129,6 +129,7 @@ impl Bench {
         let target = target.clone();
         let rss = || running.subject().rss_bytes();
         let base_rss = rss();
+        let is_ours = ours.is_some();
         let own = match ours {
             Some(_) => Own::measure(&|| Ok(running.session()?), rss)?,
             None => Own::default(),
@@ -154,7 +155,7 @@ impl Bench {
             is_cut: false,
             rest_max,
             durability,
-            crash_due: conditions.with_crash && ours.is_some(),
+            crash_due: conditions.with_crash && is_ours,
             verified: recovery::Tables::new(),
         })
     }
