@@ -242,7 +242,7 @@ fn a_target_that_does_not_sync_fails_at_safe() {
     "#;
     let target = lab.target("liar", text);
     let failed = lab.fails(&format!("run iibench --size tiny --set rows=2000 --targets {target}"));
-    assert!(failed.contains("each commit is synced: 30 commits: calls of the server"), "{failed}");
+    assert!(failed.contains("each commit is synced: 30 commits: calls of the process"), "{failed}");
 }
 
 #[test]
@@ -375,9 +375,8 @@ fn cells_on_virtual_disks_leave_nothing_however_the_run_ends() {
 }
 
 #[test]
-fn a_workload_a_target_and_a_metric_are_one_addition_each() {
-    // A target is a file. A workload and a metric are one line each, which the tests of their
-    // registries check.
+fn a_target_is_one_file() {
+    // A workload and a metric are one addition each, too: see workloads/example.rs.
     let lab = Lab::new();
     let target = lab.target(
         "mine",

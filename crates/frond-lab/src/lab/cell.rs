@@ -54,6 +54,9 @@ pub struct Order {
     pub dir: PathBuf,
     /// Whether to wait for background work after writes.
     pub with_rest: bool,
+    /// Whether to kill the server once and verify what it recovers.
+    #[serde(default)]
+    pub with_crash: bool,
     /// Library of another commit to load instead of the installed one: the MariaDB plugin, or the C
     /// library.
     pub plugin: Option<PathBuf>,
@@ -62,10 +65,9 @@ pub struct Order {
 /// Prefix of targets that are servers the lab did not start.
 pub const URL: &str = "mysql://";
 
-/// Smallest memory of a SQL target, which is also the minimum of `frond_cache_size`. Below it, a
-/// cell would measure nothing but fixed costs.
-const MEMORY_MIN: u64 = 16 << 20;
-const MEMORY_MIN_EMBEDDED: u64 = 32 << 20;
+/// Smallest memory of a target, which is also the minimum of `frond_cache_size`. Below it, a cell
+/// would measure nothing but fixed costs.
+pub const MEMORY_MIN: u64 = 16 << 20;
 /// Disk space that a cell may need: a multiple of the data in plain InnoDB…
 const SPACE_FACTOR: u64 = 4;
 /// …plus this, for logs, the server's own tables and sorts.
@@ -109,9 +111,9 @@ impl Order {
     /// # Errors
     /// A parameter is invalid.
     pub fn seconds(&self) -> Result<Option<u64>> {
-        // Start and end of the store, background work and verification.
+        // Start and end of the store, background work, verification, and recovery.
         let further = match self.face {
-            Face::Sql => 12,
+            Face::Sql => 12 + u64::from(self.with_crash),
             Face::Embedded => 4,
         };
         let limit = self.params()?.number("time_limit")?;
@@ -160,10 +162,7 @@ impl Order {
     pub fn memory(&self) -> Result<u64> {
         match self.memory {
             Some(memory) => Ok(memory),
-            None => Ok(self.memory_by_ratio()?.max(match self.face {
-                Face::Sql => MEMORY_MIN,
-                Face::Embedded => MEMORY_MIN_EMBEDDED,
-            })),
+            None => Ok(self.memory_by_ratio()?.max(MEMORY_MIN)),
         }
     }
 
@@ -242,6 +241,7 @@ fn run(order: &Order) -> Result<CellResult> {
             Size::Published => SAMPLE_EVERY_PUBLISHED,
             _ => SAMPLE_EVERY,
         },
+        with_crash: order.with_crash,
     };
     let mut bench = Bench::start(&place, &target, &conditions)?;
     match workload.run(&mut bench) {
@@ -265,14 +265,16 @@ mod tests {
 
     #[test]
     fn data_exceeds_memory_by_the_published_factor() {
-        for entry in workloads::ALL {
+        let of_sql = workloads::ALL.iter().map(|entry| (entry.name, Face::Sql));
+        let embedded = embedded::ALL.iter().map(|entry| (entry.name, Face::Embedded));
+        for (name, face) in of_sql.chain(embedded) {
             for size in [Size::Quick, Size::Standard, Size::Published] {
                 let order = Order {
                     limits: None,
                     disk: None,
-                    workload: entry.name.to_owned(),
+                    workload: name.to_owned(),
                     changes: Vec::new(),
-                    face: Face::Sql,
+                    face,
                     target: "frond".to_owned(),
                     size,
                     class: "host".to_owned(),
@@ -281,6 +283,7 @@ mod tests {
                     memory: None,
                     dir: PathBuf::new(),
                     with_rest: true,
+                    with_crash: false,
                     plugin: None,
                 };
                 let wanted = order.params().and_then(|params| params.real("ratio"));
@@ -288,7 +291,7 @@ mod tests {
                 let found = found.expect("a ratio");
                 // Data that fit in memory still fit if there is more of it.
                 let is_right = (found / wanted - 1.0).abs() < 0.02 || wanted < 1.0;
-                assert!(is_right, "{} at {size}: {found} for {wanted}", entry.name);
+                assert!(is_right, "{face} {name} at {size}: {found} for {wanted}");
             }
         }
     }

@@ -181,6 +181,13 @@ pub const METRICS: &[Metric] = &[
         "embedded store: page faults per operation in the second half of the step",
     ),
     metric("client_cpu_us_op", "µs", Neither, 0.03, "CPU of the client per operation"),
+    metric(
+        "sampling_pct",
+        "%",
+        Neither,
+        0.0,
+        "CPU that measuring the step took, relative to that of the engine and its clients",
+    ),
     metric("wr_b_op", "B", Lower, 0.03, "bytes sent to the device per operation"),
     metric(
         "wr_b_op_rested",
@@ -203,6 +210,20 @@ pub const METRICS: &[Metric] = &[
         Lower,
         0.05,
         "bytes read per operation, as counted by the engine's control group",
+    ),
+    metric(
+        "device_wr_of_proc",
+        "×",
+        Neither,
+        0.0,
+        "bytes written as counted by the control group, relative to /proc; 1 if within 5 % or 1 MiB",
+    ),
+    metric(
+        "device_rd_of_proc",
+        "×",
+        Neither,
+        0.0,
+        "bytes read as counted by the control group, relative to /proc; 1 if within 5 % or 1 MiB",
     ),
     metric("wr_io_op", "", Lower, 0.05, "device writes per operation"),
     metric("rd_io_op", "", Lower, 0.05, "device reads per operation"),
@@ -356,6 +377,13 @@ pub const METRICS: &[Metric] = &[
         "time from the end of the step until background work had ended",
     ),
     metric(
+        "recovery_s",
+        "s",
+        Lower,
+        0.10,
+        "time from the start of a killed server until it answers",
+    ),
+    metric(
         "errors_deadlock",
         "",
         Lower,
@@ -365,6 +393,8 @@ pub const METRICS: &[Metric] = &[
     metric("deadlocks_s", "1/s", Lower, 0.50, "deadlock victims per second"),
     metric("errors_lock_timeout", "", Lower, 0.50, "statements that exceeded the lock timeout"),
     metric("errors_duplicate", "", Lower, 0.50, "statements rejected because of a duplicate key"),
+    #[cfg(test)]
+    metric("odd_pct", "%", Neither, 0.0, "percentage of rows with an odd value (workload example)"),
 ];
 
 /// Finds a metric by name. `p99_us.add_link` is the metric `p99_us` of the requests `add_link`.

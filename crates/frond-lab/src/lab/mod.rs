@@ -13,6 +13,7 @@
 mod cell;
 mod cli;
 mod compare;
+mod device_io;
 mod embedded;
 mod exchange;
 mod goals;
@@ -30,6 +31,7 @@ mod steps;
 mod storage;
 mod suggest;
 mod suites;
+mod syncs;
 mod target;
 mod time;
 mod version;

@@ -19,7 +19,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cell::{Order, URL};
-use super::embedded::{Generators, NULL, OF_CLIENTS};
+use super::embedded::{Allowances, Generators, NULL, OF_CLIENTS, PEAK};
 use super::machine::{
     self, Volume,
     virtual_disk::{self, Kind},
@@ -166,6 +166,7 @@ fn plan(request: &Request) -> Result<Vec<Planned>> {
                     memory: request.memory,
                     dir: request.dir.join("cell"),
                     with_rest: request.with_rest,
+                    with_crash: repeat == 0 && item.face == Face::Sql && !target.starts_with(URL),
                     plugin: None,
                 };
                 let key = CellKey {
@@ -463,10 +464,15 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
     let done = database.done_cells(run)?;
     eprintln!("run {uid}: {}", extent(&cells)?);
     let (mut facts, mut failures) = (Facts::default(), Vec::new());
-    let mut generators = Generators::default();
+    let (mut generators, mut allowances) = (Generators::default(), Allowances::default());
     for one in database.measured(run)? {
-        if one.face == "embedded" && one.target == NULL && one.metric == OF_CLIENTS {
-            generators.note(&one.workload, &one.variant, &one.step, one.value);
+        if one.face != "embedded" || one.target != NULL {
+            continue;
+        }
+        match one.metric.as_str() {
+            OF_CLIENTS => generators.note(&one.workload, &one.variant, &one.step, one.value),
+            PEAK => allowances.note(&one.workload, &one.variant, one.value as u64),
+            _ => {}
         }
     }
     for (key, name, value) in database.facts(run)? {
@@ -484,6 +490,7 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
         result.settings.extend(versions.settings(order.plugin.as_deref()));
         facts.compare(key, &mut result);
         generators.apply(key, &mut result);
+        allowances.apply(key, &mut result);
         database.write_cell(run, key, position, &result)?;
         progress.ended(key, &result);
         fs::remove_dir_all(&order.dir)?;

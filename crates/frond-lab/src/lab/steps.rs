@@ -133,8 +133,20 @@ pub fn result(
         push("ops", t, sample.mark.ops as f64);
         push("rss_b", t, sample.rss_b as f64);
         push("cpu_s", t, sample.cpu_s);
+        push("cpu_user_s", t, sample.cpu_s - sample.cpu_system_s);
+        push("cpu_system_s", t, sample.cpu_system_s);
         push("written_b", t, sample.write_b as f64);
         push("read_b", t, sample.read_b as f64);
+        if let Some(p99_us) = sample.p99_us {
+            push("p99_us", t, p99_us);
+        }
+        if let Some(io) = sample.io {
+            push("read_ios", t, io.reads as f64);
+            push("write_ios", t, io.writes as f64);
+        }
+        if let Some(disk_b) = sample.disk_b.filter(|_| keeps_rows) {
+            push("disk_b", t, disk_b as f64);
+        }
     }
     push("ops", taken.seconds, taken.ops as f64);
     for (kind, marks) in &taken.kinds {
@@ -158,6 +170,14 @@ pub fn result(
         latencies.insert((*kind).to_owned(), serialized(histogram)?);
     }
     Ok(StepResult { name: step.name.to_owned(), metrics, series, latencies, counters: Vec::new() })
+}
+
+/// Adds what measuring cost: the CPU of the sampler and of the client side of the counters'
+/// statements, in percent of the CPU of the step, which is that of the engine and its clients.
+pub fn sampling(metrics: &mut BTreeMap<String, f64>, sampling_s: f64, step_s: f64) {
+    if step_s > 0.0 {
+        metrics.insert("sampling_pct".to_owned(), 100.0 * sampling_s / step_s);
+    }
 }
 
 /// Charges the background work done after a step that wrote to that step.
@@ -194,7 +214,54 @@ pub fn size(metrics: &mut BTreeMap<String, f64>, name: &str, space: &Space, live
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
     use super::*;
+    use crate::measure::{self, IoCount, Plan, Subject};
+
+    #[test]
+    fn each_second_has_rate_latency_cpu_ios_memory_and_size() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let plan = Plan {
+            step: "load".to_owned(),
+            planned: 1,
+            deadline: None,
+            space: Space::whole(dir.path()),
+            progress: false,
+            subject: Subject::Own,
+            kinds: Vec::new(),
+        };
+        let reads = AtomicU64::new(7);
+        let io = || {
+            let reads = reads.fetch_add(5, Ordering::Relaxed);
+            Some(IoCount { reads, ..IoCount::default() })
+        };
+        let taken = measure::run_counting(&plan, &io, |meter| {
+            meter.client("put").time(1, || std::thread::sleep(Duration::from_millis(2)));
+            std::thread::sleep(Duration::from_millis(1_100));
+            Ok(())
+        });
+        let taken = taken.expect("it runs");
+        let made = result(&Step::load("load", 1, 8), &taken, &[], &[], true, 0).expect("a step");
+        for name in [
+            "ops",
+            "rss_b",
+            "cpu_s",
+            "cpu_user_s",
+            "cpu_system_s",
+            "written_b",
+            "read_b",
+            "write_ios",
+            "read_ios",
+            "p99_us",
+            "disk_b",
+        ] {
+            assert!(made.series.contains_key(name), "{name} of {:?}", made.series.keys());
+        }
+        assert_eq!(made.series["read_ios"][0].1, 5.0);
+        assert!(made.series["p99_us"][0].1 > 1_900.0, "{:?}", made.series["p99_us"]);
+    }
 
     #[test]
     fn background_work_is_charged_to_the_changed_bytes() {

@@ -220,6 +220,7 @@ fn probe_of(request: &Request, size: Size, limits: IoLimits) -> Order {
         memory: request.memory,
         dir: request.dir.join("cell"),
         with_rest: false,
+        with_crash: false,
         plugin: None,
     }
 }

@@ -3,14 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::disk::Space;
+use super::group::IoCount;
 use super::process::{self, Subject, Usage};
+use super::recent::{Counts, Recent, Window};
 use super::series::Mark;
 use crate::targets::Result;
 
@@ -21,6 +23,9 @@ const MARKS: u64 = 2_000;
 /// Bound on the marks, however many more operations than planned are done: marks must not distort
 /// the store's memory, which is measured in the same process.
 const MARKS_MAX: usize = 2 * MARKS as usize;
+/// Share of a core that counting the allocated bytes may take. If a store has so many files that
+/// counting takes longer, it is done less often than each second.
+const SPACE_SHARE: f64 = 0.002;
 
 /// What a step is going to do, and how to measure it.
 #[derive(Clone, Debug)]
@@ -56,9 +61,21 @@ pub struct Sample {
     pub read_b: u64,
     /// CPU of the whole process since the step started, seconds.
     pub cpu_s: f64,
+    /// The part of `cpu_s` spent in the kernel, seconds.
+    #[serde(default)]
+    pub cpu_system_s: f64,
     /// Minor page faults since the step started.
     #[serde(default)]
     pub faults_minor: u64,
+    /// 99th percentile of the latency of the step's requests that ended since the last sample, µs.
+    #[serde(default)]
+    pub p99_us: Option<f64>,
+    /// I/O of the device since the step started, if it is counted.
+    #[serde(skip)]
+    pub io: Option<IoCount>,
+    /// Allocated bytes, if they were counted this time.
+    #[serde(default)]
+    pub disk_b: Option<u64>,
 }
 
 /// The measurements of a step.
@@ -106,6 +123,7 @@ pub struct Meter {
     client_cpu_ns: AtomicU64,
     kinds: Vec<(&'static str, AtomicU64)>,
     busy_ns: AtomicU64,
+    recent: Recent,
     over: Mutex<bool>,
     wake: Condvar,
 }
@@ -116,7 +134,8 @@ pub struct Client<'m> {
     operation: &'static str,
     latencies: Histogram<u64>,
     cpu_s: Option<f64>,
-    counts: bool,
+    /// Its latencies of the last second, if its operations count as the step's.
+    recent: Option<Arc<Counts>>,
     kind: Option<&'m AtomicU64>,
 }
 
@@ -145,6 +164,7 @@ impl Meter {
             client_cpu_ns: AtomicU64::new(0),
             kinds: plan.kinds.iter().map(|kind| (*kind, AtomicU64::new(0))).collect(),
             busy_ns: AtomicU64::new(0),
+            recent: Recent::default(),
             over: Mutex::new(false),
             wake: Condvar::new(),
         }
@@ -183,7 +203,7 @@ impl Meter {
             operation,
             latencies: new_histogram(),
             cpu_s: Some(process::thread_cpu_s()),
-            counts,
+            recent: counts.then(|| self.recent.join()),
             kind: self.kinds.iter().find(|(kind, _)| *kind == operation).map(|(_, done)| done),
         }
     }
@@ -241,9 +261,11 @@ impl Meter {
     }
 
     /// Takes a sample each second until the step is over.
-    fn sample(&self, plan: &Plan, begin: &Usage) -> Sampled {
+    fn sample(&self, plan: &Plan, begin: &Usage, io: Io<'_>) -> Sampled {
         let mut all = Sampled::default();
         let (mut tick, mut busy_before) = (0u32, (0.0, 0));
+        let (mut window, mut space_due) = (Window::new(), 0);
+        let io_begin = io().unwrap_or_default();
         let mut over = lock(&self.over);
         loop {
             tick += 1;
@@ -268,17 +290,26 @@ impl Meter {
             let (seconds, ns) = (busy.0 - busy_before.0, busy.1 - busy_before.1);
             all.busy.push((mark.seconds, ns as f64 / 1e9 / seconds.max(1e-9)));
             busy_before = busy;
+            let disk_b = (tick >= space_due).then(|| {
+                let cpu_s = process::thread_cpu_s();
+                let bytes = plan.space.bytes();
+                let seconds = (process::thread_cpu_s() - cpu_s) / SPACE_SHARE;
+                space_due = tick + (seconds.ceil() as u32).clamp(1, 60);
+                all.disk_peak = all.disk_peak.max(bytes);
+                bytes
+            });
             all.samples.push(Sample {
                 mark,
                 rss_b: plan.subject.rss_bytes(),
                 write_b: usage.write_bytes,
                 read_b: usage.read_bytes,
                 cpu_s: usage.cpu_s,
+                cpu_system_s: usage.cpu_system_s,
                 faults_minor: usage.faults_minor,
+                p99_us: window.quantile_us(&self.recent, 0.99),
+                io: io().map(|io| io.since(&io_begin)),
+                disk_b,
             });
-            if tick.is_multiple_of(5) {
-                all.disk_peak = all.disk_peak.max(plan.space.bytes());
-            }
             if plan.progress {
                 println!(
                     "progress {} {} {:.1} {}",
@@ -330,8 +361,10 @@ impl Client<'_> {
     #[inline]
     fn finish<T>(&mut self, begin: Instant, ops: u64, result: T) -> T {
         let end = Instant::now();
-        self.latencies.saturating_record(end.saturating_duration_since(begin).as_nanos() as u64);
-        if self.counts {
+        let ns = end.saturating_duration_since(begin).as_nanos() as u64;
+        self.latencies.saturating_record(ns);
+        if let Some(recent) = &self.recent {
+            recent.count(ns);
             let done = self.meter.done.fetch_add(ops, Ordering::Relaxed) + ops;
             self.meter.mark(done, end);
         }
@@ -365,6 +398,9 @@ impl Drop for Client<'_> {
     fn drop(&mut self) {
         let cpu = self.cpu_s.map_or(0.0, |begin| process::thread_cpu_s() - begin);
         self.meter.client_cpu_ns.fetch_add((cpu * 1e9) as u64, Ordering::Relaxed);
+        if let Some(recent) = self.recent.take() {
+            self.meter.recent.leave(recent);
+        }
         let mut all = lock(&self.meter.latencies);
         let sum = all.entry(self.operation).or_insert_with(new_histogram);
         sum.add(&self.latencies).expect("all histograms have the same bounds");
@@ -380,13 +416,25 @@ pub fn faults_of_second_half(samples: &[Sample]) -> Option<f64> {
     (ops > 0).then(|| (last.faults_minor - half.faults_minor) as f64 / ops as f64)
 }
 
+/// Reads the I/O of the device that is counted for the measured process, if it is counted.
+pub type Io<'i> = &'i (dyn Fn() -> Option<IoCount> + Sync);
+
 /// Runs a step and measures it.
 pub fn run(plan: &Plan, body: impl FnOnce(&Meter) -> Result<()>) -> Result<Taken> {
+    run_counting(plan, &|| None, body)
+}
+
+/// Runs a step and measures it, including the I/O of the device.
+pub fn run_counting(
+    plan: &Plan,
+    io: Io<'_>,
+    body: impl FnOnce(&Meter) -> Result<()>,
+) -> Result<Taken> {
     plan.subject.reset_rss_peak();
     let meter = Meter::new(plan);
     let begin = plan.subject.usage_with_switches();
     let (mut sampled, outcome, seconds, usage) = std::thread::scope(|scope| {
-        let sampler = scope.spawn(|| meter.sample(plan, &begin));
+        let sampler = scope.spawn(|| meter.sample(plan, &begin, io));
         let outcome = body(&meter);
         let seconds = meter.start.elapsed().as_secs_f64();
         let usage = plan.subject.usage_with_switches().since(&begin);
@@ -503,6 +551,10 @@ mod tests {
             read_b: 0,
             write_b: 0,
             cpu_s: 0.0,
+            cpu_system_s: 0.0,
+            p99_us: None,
+            io: None,
+            disk_b: None,
             faults_minor,
         };
         let samples =

@@ -12,6 +12,7 @@ mod disk;
 mod group;
 mod meter;
 mod process;
+mod recent;
 mod series;
 
 pub use disk::{Space, allocated_by_kind, allocated_bytes};
@@ -20,7 +21,7 @@ pub use group::{
     MemoryCount, Owner, Reading, Refusal, Version, crosscheck, crosscheck_io, io_limits_of,
     limit_io_of, place,
 };
-pub use meter::{Client, Meter, Plan, Sample, Taken, faults_of_second_half, run};
+pub use meter::{Client, Meter, Plan, Sample, Taken, faults_of_second_half, run, run_counting};
 pub use process::{Subject, Usage, thread_cpu_s};
 pub use series::{Mark, evenness, exit_velocity, rates, seconds_at};
 

@@ -195,7 +195,11 @@ mod tests {
                 read_b: 0,
                 write_b: 0,
                 cpu_s: 0.0,
+                cpu_system_s: 0.0,
                 faults_minor: 0,
+                p99_us: None,
+                io: None,
+                disk_b: None,
             };
             let series = rss.iter().map(sample).collect();
             let rows =

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use super::worker::{Ledger, Worker};
 use crate::decode;
+use crate::lab::machine::class::Confined;
 use crate::lab::results::{CellResult, CounterSample, State, StepResult};
 use crate::lab::sql::{Arrivals, Step, Tally, growth, warm_up};
-use crate::lab::steps;
+use crate::lab::{device_io, steps};
 use crate::measure::{self, Plan, Space, Subject, Taken};
 use crate::schema::{Checksum, EncodedRow, Table, Value};
 use crate::targets::{Clients, Durability, Failure, Result, Span, Target, Visit};
@@ -26,7 +27,7 @@ const STILL_SECONDS: u32 = 3;
 /// Interval between two samples of the store's counters.
 const SAMPLED_EVERY: Duration = Duration::from_secs(10);
 /// Names that targets give to their counters of syncs.
-const SYNCS: [&str; 2] = ["wal_syncs", "syncs"];
+pub(super) const SYNCS: [&str; 2] = ["wal_syncs", "syncs"];
 
 /// Nanoseconds that Frond has spent on making models of strings for leaves.
 const TRAINING: &str = "leaf_training_nanos";
@@ -40,6 +41,8 @@ type Body<'b> = &'b dyn Fn(&mut Worker<'_>) -> Result<()>;
 pub struct Bench<'t> {
     target: &'t dyn Target,
     tables: &'t [Table],
+    /// How this process is limited and counted.
+    confined: &'t Confined,
     dir: PathBuf,
     deadline: Option<Instant>,
     /// Results so far.
@@ -61,6 +64,7 @@ impl<'t> Bench<'t> {
     pub(super) fn new(
         target: &'t dyn Target,
         tables: &'t [Table],
+        confined: &'t Confined,
         dir: PathBuf,
         time_limit: Option<u64>,
         with_rest: bool,
@@ -72,6 +76,7 @@ impl<'t> Bench<'t> {
         Self {
             target,
             tables,
+            confined,
             dir,
             deadline,
             result,
@@ -210,8 +215,11 @@ impl<'t> Bench<'t> {
         };
         let (target, tally) = (self.target, Mutex::new(Tally::default()));
         let (counters, over) = (Mutex::new(sample(target, 0.0)), AtomicBool::new(false));
-        let arrivals = step.rate.map(Arrivals::new);
-        let mut taken = measure::run(&plan, |meter| {
+        let (arrivals, confined) = (step.rate.map(Arrivals::new), self.confined);
+        let counting_s = Mutex::new(0.0);
+        confined.reset_memory_peak();
+        let before = confined.counts();
+        let mut taken = measure::run_counting(&plan, &|| confined.io(), |meter| {
             let run = |index: u64, is_beside, body: Body<'_>| -> Result<()> {
                 let cpu_s = measure::thread_cpu_s();
                 let connection = target.connect(clients)?;
@@ -228,9 +236,12 @@ impl<'t> Bench<'t> {
                 done
             };
             std::thread::scope(|scope| {
-                let sampler = scope.spawn(|| match is_warm_up {
-                    true => warm_up::watch(meter, step.warm_up, &over),
-                    false => follow(target, &counters, &over),
+                let sampler = scope.spawn(|| {
+                    match is_warm_up {
+                        true => warm_up::watch(meter, step.warm_up, &over),
+                        false => follow(target, &counters, &over),
+                    }
+                    measure::thread_cpu_s()
                 });
                 let run = &run;
                 let clients: Vec<_> = (0..step.clients)
@@ -251,13 +262,21 @@ impl<'t> Bench<'t> {
                 }
                 over.store(true, Ordering::Relaxed);
                 sampler.thread().unpark();
+                let cpu_s = sampler.join().unwrap_or_default();
+                *counting_s.lock().unwrap_or_else(|e| e.into_inner()) = cpu_s;
                 outcome
             })
         })?;
+        taken.meter_cpu_s += counting_s.into_inner().unwrap_or_default();
         let mut counters = counters.into_inner().unwrap_or_default();
         counters.extend(sample(target, taken.seconds));
         let tally = tally.into_inner().unwrap_or_default();
         let mut made = self.result_of(step, &mut taken, counters, tally)?;
+        device_io::add(
+            &mut made.metrics,
+            (before.as_ref(), confined.counts().as_ref()),
+            &taken.usage,
+        );
         if let Some(arrivals) = arrivals {
             // Requests that became due after the deadline, while the last ones were still being
             // served, do not count.
@@ -283,6 +302,7 @@ impl<'t> Bench<'t> {
         let (keeps_rows, changed) = (self.keeps_rows(), tally.changed_bytes);
         let mut made = steps::result(step, taken, &counters, &syncs, keeps_rows, changed)?;
         made.counters = counters;
+        steps::sampling(&mut made.metrics, taken.meter_cpu_s, taken.usage.cpu_s);
         let ops = taken.ops.max(1) as f64;
         let foreground = taken.client_cpu_s * 1e6 / ops;
         let all = taken.usage.cpu_s * 1e6 / ops;
@@ -290,8 +310,6 @@ impl<'t> Bench<'t> {
             ("cpu_fg_us_op", foreground),
             ("cpu_bg_us_op", all - foreground),
             ("ctx_op", taken.usage.switches as f64 / ops),
-            ("wr_io_op", taken.usage.write_calls as f64 / ops),
-            ("rd_io_op", taken.usage.read_calls as f64 / ops),
             ("errors_deadlock", tally.deadlock as f64),
             ("deadlocks_s", tally.deadlock as f64 / taken.seconds.max(1e-9)),
         ] {
@@ -486,6 +504,13 @@ impl<'t> Bench<'t> {
     pub(super) fn into_result(mut self) -> CellResult {
         if (self.is_cut || measure::is_interrupted()) && self.result.state == State::Done {
             self.result.state = State::Stopped;
+        }
+        if let Some(said) = device_io::note(&self.result.steps) {
+            self.result.settings.insert("(I/O counts)".to_owned(), said);
+        }
+        let peaks = self.result.steps.iter().filter_map(|step| step.metrics.get("mem_peak_b"));
+        if let Some(peak) = peaks.copied().reduce(f64::max) {
+            self.result.metrics.insert("mem_peak_b".to_owned(), peak);
         }
         self.result
     }

@@ -5,19 +5,23 @@
 //!    which is subtracted from the CPU of the other targets.
 //! 2. Files of Frond pass `frond check` after each cell.
 
+mod allowance;
 mod bench;
 mod generator;
 mod rows;
+mod syncs;
 #[cfg(test)]
 pub mod testing;
 mod worker;
 
+pub use allowance::{Allowances, PEAK};
 pub use bench::{Bench, Beside};
 pub use generator::{Generators, NULL, OF_CLIENTS};
 pub use rows::{Batch, Rows, missing};
 pub use worker::Worker;
 
 use super::cell::Order;
+use super::machine::Class;
 use super::machine::class::Confined;
 use super::params::{Param, Params};
 use super::results::{CellResult, State};
@@ -26,7 +30,7 @@ use super::steps;
 use super::suggest::unknown;
 use super::version;
 use super::workloads::{dbbench, iibench, linkbench, queue, tpcc, weblog, ycsb};
-use crate::measure::{self, Group, Limits};
+use crate::measure;
 use crate::schema::Table;
 use crate::size::Bytes;
 use crate::targets::{self, Failure, Result, Setup, TargetName, library};
@@ -170,16 +174,14 @@ pub fn check(order: &Order) -> Result<()> {
 /// # Errors
 /// As for [`check`].
 pub fn run(order: &Order) -> Result<CellResult> {
-    let class = order.storage_class()?;
+    run_as(order, true)
+}
+
+/// Runs a cell. With `is_confined`, this process is put into a control group for it.
+fn run_as(order: &Order, is_confined: bool) -> Result<CellResult> {
     std::fs::create_dir_all(&order.dir)?;
-    // The store lives in this process, which is limited as a whole.
-    let confined = match class.io().is_none() || order.disk.is_some() {
-        true => Confined::default(),
-        false => class.confine(std::process::id(), &order.dir, None)?,
-    };
     let mut workload = (find(&order.workload)?.make)(&order.params()?, order.seed)?;
-    let mut result = run_workload(workload.as_mut(), order, true)?;
-    result.settings.extend(confined.settings(&class, order.disk));
+    let mut result = run_workload(workload.as_mut(), order, is_confined)?;
     result.memory_b = order.memory()?;
     if target(&order.target)? == TargetName::Frond && !measure::is_interrupted() {
         match frond::check(&order.dir, frond::CheckMode::Full, frond::io::Env::real()) {
@@ -195,20 +197,30 @@ pub fn run(order: &Order) -> Result<CellResult> {
     Ok(result)
 }
 
-/// Runs a workload on a store of its own. With `is_limited`, a control group bounds the memory of
-/// stores that rely on the page cache.
+/// Puts this process, which contains the store, into a control group that counts I/O, has the
+/// limits of the class, and bounds the memory of stores that rely on the page cache: those can only
+/// be bounded from outside.
+fn confine(order: &Order, class: &Class) -> Result<Confined> {
+    let rss = measure::Subject::Own.rss_bytes();
+    let memory = match target(&order.target)?.is_buffered() {
+        true => Some(order.memory()? + rss),
+        false => None,
+    };
+    class.confine(std::process::id(), &order.dir, order.disk, memory)
+}
+
+/// Runs a workload on a store of its own. With `is_confined`, this process is put into a control
+/// group for it.
 fn run_workload(
     workload: &mut dyn Workload,
     order: &Order,
-    is_limited: bool,
+    is_confined: bool,
 ) -> Result<CellResult> {
-    let name = target(&order.target)?;
-    let memory = order.memory()?;
-    // Stores that rely on the page cache can only be bounded from outside.
-    let limit = (name.is_buffered() && is_limited).then(|| {
-        let memory = Some(memory + measure::Subject::Own.rss_bytes());
-        Group::enter(std::process::id(), &Limits { memory, ..Limits::default() })
-    });
+    let (name, memory, class) = (target(&order.target)?, order.memory()?, order.storage_class()?);
+    let confined = match is_confined {
+        true => confine(order, &class)?,
+        false => Confined::default(),
+    };
     let mut tables = workload.tables();
     Table::number(&mut tables);
     let setup = Setup {
@@ -222,17 +234,14 @@ fn run_workload(
     };
     let store = targets::open(name, library_of(order).as_ref(), &setup)?;
     let seconds = Some(order.params()?.number("time_limit")?).filter(|seconds| *seconds > 0);
-    let mut bench =
-        Bench::new(store.as_ref(), &tables, order.dir.clone(), seconds, order.with_rest);
+    let dir = order.dir.clone();
+    let mut bench = Bench::new(store.as_ref(), &tables, &confined, dir, seconds, order.with_rest);
     let outcome = workload.run(&mut bench);
     let size_name = bench.size_name();
     let mut result = bench.into_result();
     result.version = store.version();
     result.settings.extend(store.settings());
-    if let Some(Err(refusal)) = &limit {
-        let remark = format!("page cache not limited: {refusal}");
-        result.settings.insert("(memory)".to_owned(), remark);
-    }
+    result.settings.extend(confined.settings(&class, order.disk));
     let keeps_rows = store.keeps_rows();
     let closed = store.close();
     let live = match outcome.and_then(|live| closed.map(|()| live)) {
@@ -243,12 +252,15 @@ fn run_workload(
             return Ok(result);
         }
     };
-    if let Some(peak) = limit.and_then(|limit| limit.ok()?.memory_peak()) {
-        result.metrics.insert("mem_peak_b".to_owned(), peak as f64);
-    }
     if keeps_rows {
         let space = measure::Space::whole(&order.dir);
         steps::size(&mut result.metrics, size_name, &space, live);
+    }
+    if keeps_rows
+        && !measure::is_interrupted()
+        && let Err(failure) = syncs::verify(order, &confined, &mut result)
+    {
+        (result.state, result.failure) = (State::Failed, Some(failure.0));
     }
     Ok(result)
 }
@@ -257,6 +269,7 @@ fn run_workload(
 mod tests {
     use super::testing::order;
     use super::*;
+    use crate::lab::cell::MEMORY_MIN;
     use crate::lab::metric;
     use crate::lab::size::Size;
 
@@ -267,7 +280,7 @@ mod tests {
             for size in [Size::Tiny, Size::Quick, Size::Standard, Size::Published] {
                 let order = order(entry.name, "null", size, "d".as_ref());
                 check(&order).unwrap_or_else(|failure| panic!("{}: {failure}", entry.name));
-                assert!(order.memory().is_ok_and(|memory| memory >= 32 << 20), "{}", entry.name);
+                assert!(order.memory().is_ok_and(|memory| memory >= MEMORY_MIN), "{}", entry.name);
             }
         }
         assert!(check(&order("iibench", "rockdb", Size::Tiny, "d".as_ref())).is_err());
@@ -343,7 +356,7 @@ mod tests {
                 plugin: Some(library.clone()),
                 ..order(name, "frond@1a2b3c4", Size::Tiny, &tree.path().join(name))
             };
-            let result = run(&order).expect("it runs");
+            let result = run_as(&order, false).expect("it runs");
             assert_eq!((result.state, &result.failure), (State::Done, &None), "{name}");
             assert!(result.version.ends_with("of commit 1a2b3c4"), "{name}: {}", result.version);
             assert!(result.verified.iter().any(|found| found.name == "frond check"), "{name}");
@@ -357,8 +370,8 @@ mod tests {
     #[test]
     fn a_cell_has_the_metrics_and_the_verification_of_the_bench() {
         let dir = tempfile::tempdir().expect("a directory");
-        let result =
-            run(&order("iibench", "frond", Size::Tiny, &dir.path().join("s"))).expect("it runs");
+        let order = order("iibench", "frond", Size::Tiny, &dir.path().join("s"));
+        let result = run_as(&order, false).expect("it runs");
         assert_eq!((result.state, &result.failure), (State::Done, &None));
         let names: Vec<&str> = result.verified.iter().map(|found| found.name.as_str()).collect();
         assert_eq!(names[..2], ["purchases_index by PRIMARY", "rows of purchases_index"]);

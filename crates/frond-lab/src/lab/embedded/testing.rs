@@ -25,6 +25,7 @@ pub fn order(workload: &str, target: &str, size: Size, dir: &Path) -> Order {
         memory: None,
         dir: dir.to_owned(),
         with_rest: false,
+        with_crash: false,
         plugin: None,
     }
 }

@@ -6,9 +6,10 @@ use crate::lab::goals;
 use crate::lab::metric;
 use crate::lab::results::{Database, Measured, RunInfo};
 use crate::lab::statistics::Spread;
+use crate::lab::workloads;
 use crate::targets::Result;
 
-/// Metrics that the tables show, in order.
+/// Metrics that the tables show, in order, after the one by which the workload is compared.
 const SHOWN: [&str; 12] = [
     "ops_s",
     "exit_velocity",
@@ -57,8 +58,11 @@ pub fn markdown(database: &Database, run: &RunInfo) -> Result<String> {
         tables.entry(step).or_default().push(one);
     }
     for ((workload, variant, face, step), values) in tables {
+        let headline = workloads::headline(&face, &workload).map(|(_, metric)| metric);
+        let first = headline.filter(|name| !SHOWN.contains(name));
+        let metrics = first.into_iter().chain(SHOWN);
         let metrics: Vec<&str> =
-            SHOWN.into_iter().filter(|name| values.iter().any(|one| one.metric == *name)).collect();
+            metrics.filter(|name| values.iter().any(|one| one.metric == *name)).collect();
         if metrics.is_empty() {
             continue;
         }

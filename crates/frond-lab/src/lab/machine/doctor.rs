@@ -360,8 +360,12 @@ fn versions() -> Finding {
 }
 
 fn embedded() -> Finding {
-    let rivals =
-        [("rocksdb", cfg!(has_rocksdb)), ("sqlite", cfg!(has_sqlite3)), ("lmdb", cfg!(has_lmdb))];
+    let rivals = [
+        ("rocksdb", cfg!(has_rocksdb)),
+        ("sqlite", cfg!(has_sqlite3)),
+        ("lmdb", cfg!(has_lmdb)),
+        ("tidesdb", cfg!(feature = "tidesdb")),
+    ];
     let list = |built: bool| {
         let names = rivals.iter().filter(|(_, has)| *has == built).map(|(name, _)| *name);
         names.collect::<Vec<_>>().join(", ")
@@ -369,7 +373,7 @@ fn embedded() -> Finding {
     if rivals.iter().all(|(_, built)| *built) {
         return finding("embedded rivals", State::Good, format!("{} are built in", list(true)), "");
     }
-    let why = "They are left out: install their libraries and build the lab again.";
+    let why = "They are left out: `make lab-build` installs their libraries and builds them in.";
     finding("embedded rivals", State::Limited, format!("{} not built in", list(false)), why)
 }
 

@@ -7,7 +7,7 @@
 use super::group::{Group, Target};
 use crate::lab::metric::{self, Metric};
 use crate::lab::statistics::{Ratio, Sample, geometric_mean};
-use crate::lab::{embedded, workloads};
+use crate::lab::workloads;
 
 /// Metrics that replace a headline that was not measured: the first of them that was measured is
 /// used.
@@ -30,7 +30,7 @@ pub struct Headline {
 impl Headline {
     /// The headline of a group, if it has measured anything.
     pub fn of(group: &Group<'_>) -> Option<Self> {
-        let registered = registered(&group.key.face, &group.key.workload);
+        let registered = workloads::headline(&group.key.face, &group.key.workload);
         if let Some((step, name)) = registered.filter(|(step, name)| group.has(step, name)) {
             return Self::of_step(group, step, metric::find(name)?);
         }
@@ -103,15 +103,6 @@ impl Headline {
             (Combine::Mean, [step]) => format!("{name}, {step}"),
             (Combine::Mean, steps) => format!("{name}, geometric mean of {} steps", steps.len()),
         }
-    }
-}
-
-/// Step and metric that the registry of the face names for a workload.
-fn registered(face: &str, workload: &str) -> Option<(&'static str, &'static str)> {
-    if face == "sql" {
-        workloads::ALL.iter().find(|entry| entry.name == workload).map(|entry| entry.headline)
-    } else {
-        embedded::ALL.iter().find(|entry| entry.name == workload).map(|entry| entry.headline)
     }
 }
 

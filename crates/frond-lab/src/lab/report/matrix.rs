@@ -11,6 +11,7 @@ use super::sentence::count;
 use super::size;
 use crate::lab::metric::{self, Better, Metric};
 use crate::lab::statistics::{Ratio, Verdict};
+use crate::lab::workloads;
 
 /// Note on a target whose storage class limited only a part of its I/O.
 pub const THROTTLED_IN_PART: &str = "throttled only in part: neither charted nor compared";
@@ -100,13 +101,18 @@ fn of_face(groups: &[(Group<'_>, String)], face: &str) -> Option<FaceMatrix> {
     Some(FaceMatrix { workloads: matrix(rows), steps: matrix(steps) })
 }
 
-/// The matrix of a group: every metric in which its steps are compared.
+/// The matrix of a group: every metric in which its steps are compared, the workload's own one
+/// first.
 pub fn of_group(group: &Group<'_>) -> Matrix {
     let targets: Vec<&str> = group.targets.iter().map(|target| target.name).collect();
+    let own = workloads::headline(&group.key.face, &group.key.workload).map(|(_, name)| name);
+    let all = [CORE, MORE].concat();
+    let own = own.filter(|name| !all.contains(name));
+    let names: Vec<&str> = own.into_iter().chain(all.iter().copied()).collect();
     Matrix {
         face: group.key.face.clone(),
         base: group.base_name(),
-        rows: metric_rows(group, &targets, &[CORE, MORE].concat(), |_| true),
+        rows: metric_rows(group, &targets, &names, |_| true),
         targets: targets.iter().map(|name| (*name).to_owned()).collect(),
     }
 }
@@ -180,6 +186,7 @@ const MORE: &[&str] = &[
     "fsync_op",
     "write_amp",
     "rest_s",
+    "recovery_s",
     "gone_s",
     "bytes_back_s",
     "background_s",

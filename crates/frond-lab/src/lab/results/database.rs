@@ -4,13 +4,17 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::targets::{Failure, Result};
+use super::error::{Reason, ResultsError};
+use crate::targets::Failure;
 
 const SCHEMA: &str = include_str!("schema.sql");
 /// PRAGMA user_version of files with this schema.
 const VERSION: i64 = 1;
 /// PRAGMA application_id of the lab's files: "FLAB".
 const APPLICATION: i64 = 0x464c_4142;
+
+/// Result of opening a file.
+type Result<T> = std::result::Result<T, ResultsError>;
 
 /// The database of results.
 pub struct Database {
@@ -29,7 +33,7 @@ impl Database {
         let is_new = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
         let made = Self::connect(path, flags)?;
         if is_new {
-            made.create().map_err(|error| made.failure(&error))?;
+            made.create().map_err(|error| made.error(&error))?;
         }
         made.check()
     }
@@ -40,18 +44,17 @@ impl Database {
     /// There is no file; or as for [`open`](Self::open).
     pub fn open_to_read(path: &Path) -> Result<Self> {
         if !path.is_file() {
-            return Err(Failure(format!(
-                "{}: there are no results yet: `lab run`",
-                path.display()
-            )));
+            return Err(ResultsError { path: path.to_owned(), reason: Reason::Missing });
         }
         Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?.check()
     }
 
     fn connect(path: &Path, flags: OpenFlags) -> Result<Self> {
-        let connection = Connection::open_with_flags(path, flags)
-            .map_err(|error| Failure(format!("{}: {error}", path.display())))?;
-        Ok(Self { path: path.to_owned(), connection })
+        let path = path.to_owned();
+        match Connection::open_with_flags(&path, flags) {
+            Ok(connection) => Ok(Self { path, connection }),
+            Err(error) => Err(ResultsError { path, reason: Reason::Sqlite(error.to_string()) }),
+        }
     }
 
     fn create(&self) -> rusqlite::Result<()> {
@@ -67,46 +70,42 @@ impl Database {
             self.connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0))
         };
         let read = || Ok((pragma("application_id")?, pragma("user_version")?));
-        let (application, version) = read().map_err(|error| self.failure(&error))?;
+        let (application, version) = read().map_err(|error| self.error(&error))?;
         if application != APPLICATION {
-            return Err(Failure(format!(
-                "{}: this is no file of the lab's; choose another with --results",
-                self.path.display()
-            )));
+            return Err(self.refused(Reason::Foreign));
         }
         if version > VERSION {
-            return Err(Failure(format!(
-                "{}: written by a newer lab (schema {version}, this one knows {VERSION}); it is left as it is",
-                self.path.display()
-            )));
+            return Err(self.refused(Reason::Newer { found: version, known: VERSION }));
         }
-        let check: std::result::Result<String, _> =
+        let check: rusqlite::Result<String> =
             self.connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
         match check {
             Ok(text) if text == "ok" => {}
-            Ok(text) => return Err(self.damaged(&text)),
-            Err(error) => return Err(self.failure(&error)),
+            Ok(text) => return Err(self.refused(Reason::Damaged(text))),
+            Err(error) => return Err(self.error(&error)),
         }
         let prepared =
             self.connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA busy_timeout=10000;");
-        prepared.map_err(|error| self.failure(&error))?;
+        prepared.map_err(|error| self.error(&error))?;
         Ok(self)
     }
 
-    fn damaged(&self, what: &str) -> Failure {
-        Failure(format!(
-            "{}: the database is damaged ({what}); it is left as it is: choose another with --results",
-            self.path.display()
-        ))
+    fn refused(&self, reason: Reason) -> ResultsError {
+        ResultsError { path: self.path.clone(), reason }
+    }
+
+    /// Classifies an error of SQLite.
+    fn error(&self, error: &rusqlite::Error) -> ResultsError {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+        self.refused(match error.sqlite_error_code() {
+            Some(DatabaseCorrupt | NotADatabase) => Reason::Damaged(error.to_string()),
+            _ => Reason::Sqlite(error.to_string()),
+        })
     }
 
     /// Converts an error of SQLite into a failure that names the file.
     pub fn failure(&self, error: &rusqlite::Error) -> Failure {
-        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-        match error.sqlite_error_code() {
-            Some(DatabaseCorrupt | NotADatabase) => self.damaged(&error.to_string()),
-            _ => Failure(format!("{}: {error}", self.path.display())),
-        }
+        self.error(error).into()
     }
 }
 
@@ -114,11 +113,10 @@ impl Database {
 mod tests {
     use super::*;
 
-    fn refused(path: &Path) -> String {
-        match Database::open(path) {
-            Ok(_) => "opened".to_owned(),
-            Err(failure) => failure.0,
-        }
+    fn refused(path: &Path) -> Option<Reason> {
+        let error = Database::open(path).err()?;
+        assert!(error.path == path && error.to_string().starts_with(&path.display().to_string()));
+        Some(error.reason)
     }
 
     #[test]
@@ -129,19 +127,21 @@ mod tests {
         let good = std::fs::read(&path)?;
 
         std::fs::write(&path, "a letter to a friend, long enough to be read")?;
-        assert!(refused(&path).contains("left as it is"), "{}", refused(&path));
+        assert!(matches!(refused(&path), Some(Reason::Damaged(_))), "{:?}", refused(&path));
         assert!(std::fs::read(&path)?.starts_with(b"a letter"));
 
         std::fs::write(&path, &good)?;
         let newer = Connection::open(&path).and_then(|c| c.execute_batch("PRAGMA user_version=99"));
         assert!(newer.is_ok());
-        assert!(refused(&path).contains("newer lab"), "{}", refused(&path));
+        assert_eq!(refused(&path), Some(Reason::Newer { found: 99, known: VERSION }));
 
         std::fs::write(&path, &good)?;
         let other =
             Connection::open(&path).and_then(|c| c.execute_batch("PRAGMA application_id=1"));
         assert!(other.is_ok());
-        assert!(refused(&path).contains("no file of the lab"), "{}", refused(&path));
+        assert_eq!(refused(&path), Some(Reason::Foreign));
+        let missing = Database::open_to_read(&dir.path().join("none")).err();
+        assert_eq!(missing.map(|error| error.reason), Some(Reason::Missing));
 
         // Overwrite each page after the first, one at a time.
         for page in 1..good.len() / 4096 {
@@ -149,7 +149,7 @@ mod tests {
             bad[page * 4096..page * 4096 + 512].fill(0xa5);
             std::fs::write(&path, &bad)?;
             let said = refused(&path);
-            assert!(said.contains("damaged"), "page {page}: {said}");
+            assert!(matches!(said, Some(Reason::Damaged(_))), "page {page}: {said:?}");
         }
         Ok(())
     }

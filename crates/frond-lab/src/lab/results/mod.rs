@@ -7,6 +7,7 @@
 
 mod cell;
 mod database;
+mod error;
 mod read;
 #[cfg(test)]
 pub mod testing;
@@ -14,5 +15,6 @@ mod write;
 
 pub use cell::{CellResult, CounterSample, Latencies, State, StepResult, Verification};
 pub use database::Database;
+pub use error::{Reason, ResultsError};
 pub use read::{Measured, RunInfo};
 pub use write::{CellKey, PARTS, RunHead};

@@ -58,9 +58,10 @@ CREATE TABLE metric (
   PRIMARY KEY (cell, step, name)
 ) WITHOUT ROWID;
 
--- Series with one point per second. `t` is seconds since the step started. `name` is ops (done so
--- far), rss_b, cpu_s, written_b, read_b, busy (clients of an open loop in a request), or a kind of
--- request such as add_link (requests done so far).
+-- Series with one point per second. `t` is seconds since the step started. `name` is, as totals since
+-- then: ops, cpu_s, cpu_user_s, cpu_system_s, written_b, read_b, read_ios, write_ios, or a kind of
+-- request such as add_link; as values of that second: rss_b, disk_b, p99_us, and busy (clients of an
+-- open loop in a request).
 CREATE TABLE series (
   cell INTEGER NOT NULL REFERENCES cell(id), step TEXT NOT NULL, name TEXT NOT NULL, t REAL NOT NULL, value REAL NOT NULL,
   PRIMARY KEY (cell, step, name, t)

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use super::arrivals::Arrivals;
 use super::counters::{self, Counted};
 use super::own::Own;
-use super::promises::{Counts, verify_memory, verify_syncs};
+use super::promises::{verify_memory, verify_syncs};
+use super::recovery;
 use super::rest::{self, Rested};
 use super::server::{Place, Running};
 use super::session::Session;
@@ -19,12 +20,13 @@ use super::sum::Ledger;
 use super::verify::{Expected, verify_table};
 use super::warm_up;
 use super::worker::{Connect, Tally, Worker};
+use crate::lab::machine::Class;
 use crate::lab::machine::virtual_disk::Kind;
-use crate::lab::machine::{Class, Reading};
 use crate::lab::results::{CellResult, State, StepResult};
 use crate::lab::size::Durability;
-use crate::lab::steps;
+use crate::lab::syncs::Counts;
 use crate::lab::target::SqlTarget;
+use crate::lab::{device_io, steps};
 use crate::measure::{self, Plan, Space};
 use crate::targets::{Failure, Result};
 
@@ -62,6 +64,11 @@ pub struct Bench {
     is_cut: bool,
     /// Maximum time to wait for background work.
     rest_max: Duration,
+    durability: Durability,
+    /// Whether the server has still to be killed once.
+    crash_due: bool,
+    /// Tables that were verified, as they were last.
+    verified: recovery::Tables,
 }
 
 /// The conditions of a cell.
@@ -81,6 +88,8 @@ pub struct Conditions<'c> {
     pub with_rest: bool,
     /// Interval between two samples of counters.
     pub sample_every: Duration,
+    /// Whether to kill the server once and verify what it recovers.
+    pub with_crash: bool,
 }
 
 /// Work of a client that runs concurrently with the clients of a step, and ends with them.
@@ -93,8 +102,7 @@ impl Bench {
     /// # Errors
     /// Something is not installed, or the server does not start.
     pub fn start(place: &Place, target: &SqlTarget, conditions: &Conditions<'_>) -> Result<Self> {
-        let Conditions { memory, durability, class, disk, time_limit, with_rest, sample_every } =
-            *conditions;
+        let Conditions { memory, durability, class, disk, time_limit, with_rest, .. } = *conditions;
         let running = Running::start(place, target, memory, durability, (class, disk))?;
         let mut admin = running.session()?;
         let server = admin.value("SELECT VERSION()")?;
@@ -102,25 +110,27 @@ impl Bench {
         let mut result = CellResult { memory_b: memory, version, ..CellResult::default() };
         result.settings = settings::effective(&mut admin, &running.settings)?;
         result.settings.insert("CREATE TABLE …".to_owned(), target.create.clone());
+        let isolation = admin.value("SELECT @@tx_isolation")?;
+        result.facts.insert("isolation level".to_owned(), isolation);
         result.settings.extend(running.confined.settings(class, disk));
         let ours = running.dir().zip(running.pid());
         if let (Durability::Safe, true, Some((dir, process))) =
             (durability, target.keeps_rows, ours)
         {
-            let syncs = &target.syncs;
-            let counts = Counts { dir, process, read: &|| running.counts(), syncs };
-            verify_syncs(&mut admin, &target.create, &counts, &mut result)?;
+            let counts = Counts { dir, process, read: &|| running.confined.counts() };
+            verify_syncs(&mut admin, &target.create, &counts, &target.syncs, &mut result)?;
         }
         let space = running.space(target).filter(|_| target.keeps_rows);
         if let Some(space) = &space {
             let empty = format!("{} bytes, which are subtracted from sizes", space.empty_bytes());
             result.settings.insert("(empty data directory)".to_owned(), empty);
         }
-        let counted = Counted::new(&running, target, sample_every);
+        let counted = Counted::new(&running, target, conditions.sample_every);
         let deadline = time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let target = target.clone();
         let rss = || running.subject().rss_bytes();
         let base_rss = rss();
+        let is_ours = ours.is_some();
         let own = match ours {
             Some(_) => Own::measure(&|| Ok(running.session()?), rss)?,
             None => Own::default(),
@@ -145,6 +155,9 @@ impl Bench {
             connections: 0,
             is_cut: false,
             rest_max,
+            durability,
+            crash_due: conditions.with_crash && is_ours,
+            verified: recovery::Tables::new(),
         })
     }
 
@@ -181,6 +194,7 @@ impl Bench {
         self.admin.run(&sql)?;
         let name = definition.split(['(', ' ']).next().unwrap_or_default().trim_matches('`');
         self.ledger.forget(name);
+        self.verified.remove(name);
         let made = self.admin.value(&format!(
             "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME='{name}'"
         ))?;
@@ -320,19 +334,29 @@ impl Bench {
             subject: running.subject(),
             kinds: step.series.to_vec(),
         };
-        let (tally, sampled) = (Mutex::new(Tally::default()), Mutex::new(Vec::new()));
+        let tally = Mutex::new(Tally::default());
+        // The first sample is taken before the clock starts, the last one after it has stopped.
+        let first = match is_warm_up {
+            true => Vec::new(),
+            false => self.counted.sample(&mut watcher, 0.0),
+        };
+        let sampled = Mutex::new((first, 0.0));
         let over = AtomicBool::new(false);
         let arrivals = std::sync::OnceLock::new();
-        running.reset_memory_peak();
-        let before = running.counts();
-        let taken = measure::run(&plan, |meter| {
+        let confined = &running.confined;
+        confined.reset_memory_peak();
+        let before = confined.counts();
+        let taken = measure::run_counting(&plan, &|| confined.io(), |meter| {
             std::thread::scope(|scope| {
-                let watching = scope.spawn(|| match is_warm_up {
-                    true => {
-                        warm_up::watch(meter, step.warm_up, &over);
-                        Vec::new()
-                    }
-                    false => self.counted.follow(&mut watcher, meter, &over),
+                let watching = scope.spawn(|| {
+                    let samples = match is_warm_up {
+                        true => {
+                            warm_up::watch(meter, step.warm_up, &over);
+                            Vec::new()
+                        }
+                        false => self.counted.follow(&mut watcher, meter, &over),
+                    };
+                    (samples, measure::thread_cpu_s())
                 });
                 let arrivals = step.rate.map(|rate| arrivals.get_or_init(|| Arrivals::new(rate)));
                 let clients: Vec<_> = (0..)
@@ -372,8 +396,10 @@ impl Bench {
                 }
                 over.store(true, Ordering::Relaxed);
                 watching.thread().unpark();
-                let samples = watching.join().unwrap_or_default();
-                *sampled.lock().unwrap_or_else(|e| e.into_inner()) = samples;
+                let (samples, cpu_s) = watching.join().unwrap_or_default();
+                let mut sampled = sampled.lock().unwrap_or_else(|e| e.into_inner());
+                sampled.0.extend(samples);
+                sampled.1 = cpu_s;
                 outcome
             })
         });
@@ -381,8 +407,8 @@ impl Bench {
             guard.unlimit();
         }
         let taken = taken?;
-        let after = running.counts();
-        let mut counters = sampled.into_inner().unwrap_or_default();
+        let after = confined.counts();
+        let (mut counters, counting_s) = sampled.into_inner().unwrap_or_default();
         if !is_warm_up {
             counters.extend(self.counted.sample(&mut watcher, taken.seconds));
         }
@@ -391,7 +417,9 @@ impl Bench {
         let changed = tally.changed_bytes;
         let mut made = steps::result(step, &taken, &counters, syncs, *keeps_rows, changed)?;
         made.counters = counters::changes(counters);
-        of_group(&mut made, before.as_ref(), after.as_ref());
+        device_io::add(&mut made.metrics, (before.as_ref(), after.as_ref()), &taken.usage);
+        let all_cpu_s = taken.usage.cpu_s + taken.client_cpu_s;
+        steps::sampling(&mut made.metrics, taken.meter_cpu_s + counting_s, all_cpu_s);
         for (name, n) in [
             ("errors_deadlock", tally.deadlock),
             ("errors_lock_timeout", tally.lock_timeout),
@@ -470,12 +498,48 @@ impl Bench {
         }
         println!("progress verify 0 0 0");
         let begin = Instant::now();
+        self.verified.insert(table.to_owned(), (rows, is_fixed));
         let sent = self.ledger.of(table).filter(|_| is_fixed);
         let is_fixed = is_fixed && !self.is_cut;
-        let expected = Expected { rows, sent: sent.as_ref(), is_fixed };
+        let expected = Expected { rows, sent: sent.as_ref(), is_fixed, when: "" };
         let verified = verify_table(&mut self.admin, table, expected, &mut self.result);
         self.extend_limit(begin.elapsed());
         verified
+    }
+
+    /// Kills the server once per cell, if that was ordered, and verifies what it recovers. A
+    /// workload calls this after its load has been verified. If commits may be lost, the server is
+    /// killed at the end of the cell instead, since later steps rely on the rows.
+    ///
+    /// # Errors
+    /// The server does not start again; errors of the server.
+    pub fn crash(&mut self) -> Result<()> {
+        match self.durability == Durability::Safe && !self.is_over() {
+            true => self.crash_now(),
+            false => Ok(()),
+        }
+    }
+
+    fn crash_now(&mut self) -> Result<()> {
+        let is_due = self.crash_due && self.keeps_rows() && !self.verified.is_empty();
+        if !is_due || measure::is_interrupted() || self.result.state == State::Failed {
+            return Ok(());
+        }
+        self.crash_due = false;
+        println!("progress recovery 0 0 0");
+        let (begin, is_exact) = (Instant::now(), self.durability == Durability::Safe);
+        let mut tables = std::mem::take(&mut self.verified);
+        recovery::prepare(&mut self.admin, &mut tables, &self.target.create, is_exact)?;
+        let ended = || Failure("the server has ended".to_owned());
+        let running = self.running.as_mut().ok_or_else(ended)?;
+        let took = running.crash()?;
+        self.admin = running.session()?;
+        self.counted = Counted::new(running, &self.target, self.counted.every);
+        self.result.metrics.insert("recovery_s".to_owned(), took.as_secs_f64());
+        let (ledger, result) = (&self.ledger, &mut self.result);
+        recovery::verify(&mut self.admin, &tables, ledger, is_exact, result)?;
+        self.extend_limit(begin.elapsed());
+        Ok(())
     }
 
     /// Verifies that the server stayed within its memory limit.
@@ -499,6 +563,15 @@ impl Bench {
             self.result.state = State::Stopped;
         }
         self.verify_memory();
+        if let Err(failure) = self.crash_now() {
+            // Keep what was measured before the failure.
+            (self.result.state, self.result.failure) = (State::Failed, Some(failure.0));
+            self.result.log_tail = self.log_tail();
+            return Ok(self.result);
+        }
+        if let Some(said) = device_io::note(&self.result.steps) {
+            self.result.settings.insert("(I/O counts)".to_owned(), said);
+        }
         let size_name = self.size_name();
         let Some(running) = self.running.take() else { return Ok(self.result) };
         self.result.log_tail = Some(running.log_tail());
@@ -539,26 +612,4 @@ fn leave(worker: Worker<'_>, done: Result<()>, tally: &Mutex<Tally>) -> Result<(
         worker.stop();
     }
     done
-}
-
-/// Adds what the control group counted over a step: I/Os of the device, and memory including the
-/// page cache.
-fn of_group(made: &mut StepResult, before: Option<&Reading>, after: Option<&Reading>) {
-    let ops = made.metrics.get("ops").copied().unwrap_or(1.0).max(1.0);
-    if let Some(peak) = after.and_then(|after| after.memory?.peak) {
-        made.metrics.insert("mem_peak_b".to_owned(), peak as f64);
-    }
-    if let (Some(before), Some(after)) =
-        (before.and_then(|one| one.io.as_ref()), after.and_then(|one| one.io.as_ref()))
-    {
-        let io = after.since(before);
-        for (name, count) in [
-            ("rd_io_op", io.reads),
-            ("wr_io_op", io.writes),
-            ("device_rd_b_op", io.read_bytes),
-            ("device_wr_b_op", io.written_bytes),
-        ] {
-            made.metrics.insert(name.to_owned(), count as f64 / ops);
-        }
-    }
 }

@@ -32,7 +32,8 @@ pub struct Counted {
     files: Vec<(String, PathBuf)>,
     pid: Option<u32>,
     disk: Option<String>,
-    every: Duration,
+    /// Interval between two samples.
+    pub every: Duration,
 }
 
 impl Counted {
@@ -84,7 +85,8 @@ impl Counted {
         all
     }
 
-    /// Samples until the step is over. The caller takes the last sample, after its end.
+    /// Samples until the step is over. The caller takes the first sample before it starts, and the
+    /// last one after its end.
     pub fn follow(
         &self,
         session: &mut Session,
@@ -92,8 +94,7 @@ impl Counted {
         over: &AtomicBool,
     ) -> Vec<CounterSample> {
         let begin = Instant::now();
-        let mut all = self.sample(session, 0.0);
-        let mut due = begin + self.every;
+        let (mut all, mut due) = (Vec::new(), begin + self.every);
         while !over.load(Ordering::Relaxed) {
             // The end of the step unparks this thread; a plain sleep would prolong the step.
             std::thread::park_timeout(due.saturating_duration_since(Instant::now()));

@@ -143,6 +143,7 @@ mod tests {
             time_limit: Some(1),
             with_rest: false,
             sample_every: std::time::Duration::from_secs(10),
+            with_crash: false,
         };
         let target = SqlTarget::find("innodb").expect("a target of ours");
         let place = Place::Own(dir.path().to_owned());

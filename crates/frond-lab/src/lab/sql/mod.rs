@@ -14,6 +14,7 @@ mod insert;
 mod own;
 pub mod process;
 mod promises;
+mod recovery;
 mod rest;
 mod server;
 mod session;
@@ -22,7 +23,6 @@ mod step;
 mod sum;
 #[cfg(test)]
 mod tests;
-mod traced;
 mod verify;
 pub mod warm_up;
 mod worker;

@@ -6,6 +6,7 @@
 //!    (`setpriv`).
 //! 2. It loads only the plugins that are named to it, and no configuration files of the machine.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,12 @@ use crate::targets::{Failure, Result};
 
 /// Maximum time to start, and to stop.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Interval between two looks at whether a server has started or ended.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Name of the socket, below a server's own directory.
+const SOCKET: &str = "socket";
 
 const SERVER: &str = "mariadbd";
 const INSTALL: &str = "mariadb-install-db";
@@ -71,9 +78,23 @@ fn command(name: &str) -> Command {
     Command::new(find(name).unwrap_or_else(|| name.into()))
 }
 
+fn appended(log: &Path) -> Result<File> {
+    Ok(File::options().create(true).append(true).open(log)?)
+}
+
+/// Starts a server with this command line of `setpriv`.
+fn launch(words: &[OsString], log: &Path) -> Result<Child> {
+    let mut command = command("setpriv");
+    command.args(words).stdin(Stdio::null()).stdout(appended(log)?).stderr(appended(log)?);
+    Ok(command.spawn()?)
+}
+
 /// A running server.
 pub struct Server {
     process: Child,
+    /// Command line of the process.
+    words: Vec<OsString>,
+    log: PathBuf,
     data: PathBuf,
     /// Directory of the socket, whose path must be short.
     run_dir: PathBuf,
@@ -90,8 +111,6 @@ impl Server {
         let dir = dir.canonicalize()?;
         let data = dir.join("data");
         let log = dir.join("server.log");
-        let output =
-            || -> Result<File> { Ok(File::options().create(true).append(true).open(&log)?) };
         // A private directory for temporary tables: a starting server deletes those of all servers
         // that share the directory.
         let tmp = dir.join("tmp");
@@ -106,8 +125,8 @@ impl Server {
             .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
             .args(user)
             .stdin(Stdio::null())
-            .stdout(output()?)
-            .stderr(output()?)
+            .stdout(appended(&log)?)
+            .stderr(appended(&log)?)
             .status()?;
         if !made.success() {
             let errors = errors_in(&log);
@@ -131,44 +150,72 @@ impl Server {
         if !load.is_empty() {
             load.push(format!("--plugin-dir={}", run_dir.display()));
         }
-        let server = find(SERVER).unwrap_or_else(|| SERVER.into());
-        let process = command("setpriv")
-            .args(["--pdeathsig", "KILL", "--"])
-            .arg(server)
-            .arg("--no-defaults")
-            .arg(format!("--datadir={}", data.display()))
-            .arg(&tmpdir)
-            .arg(format!("--socket={}", run_dir.join("socket").display()))
-            .arg(format!("--pid-file={}", run_dir.join("pid").display()))
-            .args(["--skip-networking", "--skip-log-bin", "--max-allowed-packet=1G"])
-            .args(load)
-            .args(options.iter().map(|(name, value)| format!("--{}={value}", name.as_ref())))
-            .args(user)
-            .stdin(Stdio::null())
-            .stdout(output()?)
-            .stderr(output()?)
-            .spawn()?;
-        let mut server = Self { process, data, run_dir };
+        let mut words: Vec<OsString> = ["--pdeathsig", "KILL", "--"].map(OsString::from).into();
+        words.push(find(SERVER).unwrap_or_else(|| SERVER.into()).into());
+        words.extend(
+            [
+                "--no-defaults".to_owned(),
+                format!("--datadir={}", data.display()),
+                tmpdir,
+                format!("--socket={}", run_dir.join(SOCKET).display()),
+                format!("--pid-file={}", run_dir.join("pid").display()),
+            ]
+            .map(OsString::from),
+        );
+        let fixed = ["--skip-networking", "--skip-log-bin", "--max-allowed-packet=1G"];
+        words.extend(fixed.into_iter().chain(user).map(OsString::from));
+        words.extend(load.into_iter().map(OsString::from));
+        let options = options.iter().map(|(name, value)| format!("--{}={value}", name.as_ref()));
+        words.extend(options.map(OsString::from));
+        let process = launch(&words, &log)?;
+        let mut server = Self { process, words, log, data, run_dir };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// Waits until the server accepts connections.
+    ///
+    /// # Errors
+    /// It does not start; the message has the last errors in its log.
+    pub fn wait_until_ready(&mut self) -> Result<()> {
         let begin = Instant::now();
-        while !server.run_dir.join("socket").exists() {
-            if let Some(status) = server.process.try_wait()? {
-                return Err(Failure(format!(
-                    "{SERVER} ended with {status}; see {}{}",
-                    log.display(),
-                    errors_in(&log)
-                )));
+        while !self.socket().exists() {
+            let log = self.log.display();
+            if let Some(status) = self.process.try_wait()? {
+                let errors = errors_in(&self.log);
+                return Err(Failure(format!("{SERVER} ended with {status}; see {log}{errors}")));
             }
             if begin.elapsed() > PATIENCE {
-                return Err(Failure(format!("{SERVER} does not start; see {}", log.display())));
+                return Err(Failure(format!("{SERVER} does not start; see {log}")));
             }
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(POLL);
         }
-        Ok(server)
+        Ok(())
+    }
+
+    /// Kills the server with SIGKILL.
+    ///
+    /// # Errors
+    /// It cannot be killed.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        let _ = fs::remove_file(self.socket()); // a server that was killed early has none
+        Ok(())
+    }
+
+    /// Starts a killed server again on the same directory. It then has another pid.
+    ///
+    /// # Errors
+    /// The command cannot be started.
+    pub fn restart(&mut self) -> Result<()> {
+        self.process = launch(&self.words, &self.log)?;
+        Ok(())
     }
 
     /// Path of the socket.
     pub fn socket(&self) -> PathBuf {
-        self.run_dir.join("socket")
+        self.run_dir.join(SOCKET)
     }
 
     /// Pid of the server.
@@ -197,7 +244,7 @@ impl Server {
             if let Some(status) = self.process.try_wait()? {
                 return Ok(Some(status));
             }
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(POLL);
         }
         Ok(None)
     }

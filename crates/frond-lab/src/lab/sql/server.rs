@@ -1,13 +1,14 @@
 //! The server of a cell: one that the lab starts for it, or an existing one given by its URL.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::guard::Guard;
 use super::process::{PLUGINS, Plugin, Server, log_tail};
 use super::session::{Session, SqlResult};
 use crate::lab::machine::class::Confined;
 use crate::lab::machine::virtual_disk::Kind;
-use crate::lab::machine::{Class, Disk, Group, Reading, Volume};
+use crate::lab::machine::{Class, Group};
 use crate::lab::size::Durability;
 use crate::lab::target::SqlTarget;
 use crate::measure::{self, Space, Subject};
@@ -17,7 +18,12 @@ use crate::targets::{Failure, Result};
 pub const DATABASE: &str = "lab";
 
 /// Options of every server, with their reasons.
-const COMMON: [(&str, &str, &str); 6] = [
+const COMMON: [(&str, &str, &str); 7] = [
+    (
+        "transaction-isolation",
+        "REPEATABLE-READ",
+        "the server's default, and the same on all engines",
+    ),
     ("character-set-server", "latin1", "as in the published schemas: CHAR(120) is 120 bytes"),
     ("collation-server", "latin1_swedish_ci", "the default of latin1, as published"),
     ("max-connections", "1100", "sweeps have 512 clients, with two connections each at most"),
@@ -25,6 +31,9 @@ const COMMON: [(&str, &str, &str); 6] = [
     ("table-open-cache", "8192", "tables of all connections stay open"),
     ("skip-name-resolve", "ON", "nothing comes over a network"),
 ];
+
+/// Gives a session of a server that the lab did not start the same isolation level.
+const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
 
 const BLACKHOLE: &str = "ha_blackhole.so";
 
@@ -46,10 +55,10 @@ pub struct Running {
     own: Option<Server>,
     place: Place,
     log: PathBuf,
+    class: Class,
+    disk: Option<Kind>,
     /// How its process is limited and counted.
     pub confined: Confined,
-    /// The private disk that it is on.
-    disk: Option<Disk>,
     guard: Option<Guard>,
     /// Name, value and reason of each setting.
     pub settings: Vec<(String, String, String)>,
@@ -69,7 +78,7 @@ impl Running {
         (class, disk): (&Class, Option<Kind>),
     ) -> Result<Self> {
         let (mut own, mut log, mut settings) = (None, PathBuf::new(), Vec::new());
-        let (mut confined, mut own_disk) = (Confined::default(), None);
+        let mut confined = Confined::default();
         if let Place::Own(dir) = place {
             settings = target.options(memory, durability)?;
             let common = COMMON
@@ -88,14 +97,11 @@ impl Running {
             let server = started.map_err(|failure| {
                 Failure(format!("{failure}\nlast lines of its log:\n{}", log_tail(&log, 15)))
             })?;
-            confined = class.confine(server.pid(), dir, disk)?;
-            if disk.is_some() {
-                own_disk = Volume::of(dir)?.disk;
-            }
+            confined = class.confine(server.pid(), dir, disk, None)?;
             own = Some(server);
         }
-        let (place, disk) = (place.clone(), own_disk);
-        let mut running = Self { own, place, log, confined, disk, guard: None, settings };
+        let (place, class) = (place.clone(), class.clone());
+        let mut running = Self { own, place, log, class, disk, confined, guard: None, settings };
         running.guard = Some(Guard::start(running.connect("")?));
         let mut session = running.connect("")?;
         session.run(&format!("DROP DATABASE IF EXISTS {DATABASE}"))?;
@@ -103,11 +109,39 @@ impl Running {
         Ok(running)
     }
 
+    /// Kills the server with SIGKILL and starts it again on the same directory, with the same
+    /// limits. Returns the time from its start until it answered.
+    ///
+    /// # Errors
+    /// The lab did not start the server, or it does not start again.
+    pub fn crash(&mut self) -> Result<Duration> {
+        let (Some(server), Place::Own(dir)) = (&mut self.own, &self.place) else {
+            return Err(Failure("only a server that the lab started can be killed".to_owned()));
+        };
+        self.guard = None; // its connection ends with the server
+        server.kill()?;
+        let begin = Instant::now();
+        server.restart()?;
+        // Recovery has the limits of the class, too.
+        self.confined = self.class.confine(server.pid(), dir, self.disk, None)?;
+        let started = server.wait_until_ready();
+        started.map_err(|failure| {
+            let log = log_tail(&self.log, 15);
+            Failure(format!("after kill -9: {failure}\nlast lines of its log:\n{log}"))
+        })?;
+        let mut session = self.connect("")?;
+        session.run("DO 1")?;
+        let took = begin.elapsed();
+        self.guard = Some(Guard::start(session));
+        Ok(took)
+    }
+
     fn connect(&self, database: &str) -> SqlResult<Session> {
         let session = match (&self.own, &self.place) {
             (Some(server), _) => Session::connect(&server.socket(), database)?,
             (None, Place::Url(url)) => {
                 let mut session = Session::connect_url(url)?;
+                session.run(ISOLATION)?;
                 if !database.is_empty() {
                     session.run(&format!("USE {database}"))?;
                 }
@@ -143,22 +177,6 @@ impl Running {
     /// start.
     pub fn subject(&self) -> Subject {
         self.pid().map_or(Subject::Server(u32::MAX), Subject::Server)
-    }
-
-    /// Counters of the control group. On a private disk, I/O is counted by the disk instead, which
-    /// sees all of it.
-    pub fn counts(&self) -> Option<Reading> {
-        let reading = self.confined.group.as_ref().map(Group::read);
-        let of_disk = self.disk.as_ref().and_then(Disk::count).map(|count| count.io);
-        match of_disk {
-            Some(io) => Some(Reading { io: Some(io), ..reading.unwrap_or_default() }),
-            None => reading,
-        }
-    }
-
-    /// Resets the memory peak of the control group.
-    pub fn reset_memory_peak(&self) {
-        self.confined.group.as_ref().map(Group::reset_memory_peak);
     }
 
     /// Directory of a server that the lab started.

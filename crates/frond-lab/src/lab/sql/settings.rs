@@ -14,6 +14,14 @@ fn common(name: &str) -> String {
     name.replace('-', "_").to_lowercase()
 }
 
+/// The name of a variable as an option: one of them differs.
+fn named(variable: &str) -> String {
+    match common(variable).as_str() {
+        "tx_isolation" => "transaction_isolation".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
 /// Reads the settings that the target asks for, and all variables that differ from the server's
 /// defaults. Variables without a default, such as paths, are left out, since they differ between
 /// cells.
@@ -34,7 +42,7 @@ pub fn effective(
                FROM information_schema.SYSTEM_VARIABLES WHERE GLOBAL_VALUE IS NOT NULL AND DEFAULT_VALUE IS NOT NULL";
     session.rows(sql, |row| {
         let text = |at| text_of(row, at).unwrap_or_default();
-        let (name, value, default) = (common(&text(0)), text(1), text(2));
+        let (name, value, default) = (named(&text(0)), text(1), text(2));
         let is_default = value == default;
         let remark = match (why.get(&name), is_default) {
             (Some(why), true) => format!("{why}; the default"),

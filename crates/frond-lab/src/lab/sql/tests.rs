@@ -29,6 +29,7 @@ fn start(
         time_limit,
         with_rest,
         sample_every: Duration::from_secs(10),
+        with_crash: false,
     };
     let place = Place::Own(dir.path().to_owned());
     Ok((Bench::start(&place, &SqlTarget::find(target)?, &conditions)?, dir))
@@ -66,6 +67,7 @@ fn sql_sizes_are_of_the_rows_that_all_targets_have() -> Result<()> {
     assert!(size > (ROWS * ROW_BYTES) as f64 / 3.0, "random letters take 4.7 bits: {size}");
     assert_eq!(metric(&loaded, "disk_b_row"), size / ROWS as f64);
     assert!(metric(&loaded, "log_b") > 0.0 && metric(&loaded, "write_amp") > 0.0);
+    assert!(metric(&loaded, "sampling_pct") < 1.0, "{:?}", loaded.metrics);
 
     // Neither the warm-up nor the preparation of clients is measured.
     let (requests, prepared) = (AtomicU64::new(0), AtomicU64::new(0));

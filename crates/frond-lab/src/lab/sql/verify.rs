@@ -108,6 +108,8 @@ pub struct Expected<'e> {
     pub sent: Option<&'e Sent>,
     /// Whether every target must end with the same rows.
     pub is_fixed: bool,
+    /// Appended to the names of the verifications.
+    pub when: &'e str,
 }
 
 /// Verifies a table, and records the outcome in `result`.
@@ -120,7 +122,7 @@ pub fn verify_table(
     expected: Expected<'_>,
     result: &mut CellResult,
 ) -> Result<()> {
-    let indexes = indexes(session, table)?;
+    let (indexes, when) = (indexes(session, table)?, expected.when);
     let all = columns(session, table)?;
     let of = |names: &[String]| -> Vec<&Column> {
         let find = |name| all.iter().find(|column| column.name.eq_ignore_ascii_case(name));
@@ -149,11 +151,11 @@ pub fn verify_table(
     let by_key = texts(session, &sql)?;
     let (count, sum) = (&by_key[0], &by_key[1]);
     if !access.is_of_rows() {
-        result.verify(&format!("{table} by PRIMARY"), false, access.to_string());
+        result.verify(&format!("{table} by PRIMARY{when}"), false, access.to_string());
     }
     if let Some(rows) = expected.rows {
         let detail = format!("{count} rows, {rows} expected");
-        result.verify(&format!("rows of {table}"), count.parse() == Ok(rows), detail);
+        result.verify(&format!("rows of {table}{when}"), count.parse() == Ok(rows), detail);
     }
     if let (Some(sent), Some(found)) = (expected.sent, by_key.last()) {
         let is_same = count.parse() == Ok(sent.rows) && found.parse() == Ok(sent.sum);
@@ -161,13 +163,13 @@ pub fn verify_table(
             "{count} rows with checksum {found}, {} with {} were generated",
             sent.rows, sent.sum
         );
-        result.verify(&format!("{table} as generated"), is_same, detail);
+        result.verify(&format!("{table} as generated{when}"), is_same, detail);
     }
     if expected.is_fixed {
         result.facts.insert(format!("{table} by PRIMARY"), format!("{count} rows, sum {sum}"));
     }
     for ((name, sum), of_rows) in secondary.iter().zip(&by_key[2..]) {
-        let what = format!("{table} by {name}");
+        let what = format!("{table} by {name}{when}");
         let sql = format!("SELECT COUNT(*),{sum} FROM `{table}` FORCE INDEX(`{name}`)");
         let access = Access::of(session, &sql)?;
         if !access.is_all_of(name) {

@@ -207,6 +207,7 @@ impl Workload for Bulk {
             let table = format!("bulk{number}");
             live = plan.run(bench, &table, self.seed)?;
             bench.verify(&table, Some(live), true)?;
+            bench.crash()?;
             if number < last {
                 bench.admin().run(&format!("DROP TABLE {table}"))?;
             }

@@ -44,7 +44,7 @@ pub const EMBEDDED: Entry = Entry {
             "fillseq,readrandom,multireadrandom,seekrandom,readmissing,readseq,readreverse,fillrandom,overwrite,readwhilewriting,fillsync",
             "tests, in this order",
         ),
-        Param::sized("rows", ["5_000", "300_000", "4_000_000", "4_000_000"], "rows of a fill"),
+        Param::sized("rows", ["5_000", "400_000", "4_000_000", "4_000_000"], "rows of a fill"),
         Param::fixed(
             "shape",
             "script",

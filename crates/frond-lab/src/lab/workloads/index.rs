@@ -89,6 +89,7 @@ impl Workload for Index {
         bench.loaded((loaded, loaded * ROW_BYTES))?;
         compressed::note_lengths(bench, "sbtest1")?;
         bench.verify("sbtest1", Some(loaded), true)?;
+        bench.crash()?;
         if !bench.is_over() {
             bench.admin().run("DROP INDEX k ON sbtest1")?;
             self.online(bench)?;

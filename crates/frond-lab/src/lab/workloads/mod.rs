@@ -5,6 +5,8 @@
 mod bulk;
 mod compressed;
 pub mod dbbench;
+#[cfg(test)]
+mod example;
 pub mod iibench;
 mod index;
 mod insertbench;
@@ -22,6 +24,7 @@ pub mod weblog;
 pub mod ycsb;
 mod zip;
 
+use super::embedded;
 use super::params::{Param, Params};
 use super::sql::Bench;
 use super::suggest::unknown;
@@ -73,6 +76,8 @@ pub const ALL: &[Entry] = &[
     bulk::ENTRY,
     index::ENTRY,
     zip::ENTRY,
+    #[cfg(test)]
+    example::ENTRY,
 ];
 
 /// Returns the workload with this name.
@@ -82,6 +87,17 @@ pub const ALL: &[Entry] = &[
 pub fn find(name: &str) -> Result<&'static Entry> {
     let names: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
     ALL.iter().find(|entry| entry.name == name).ok_or_else(|| unknown("workload", name, &names))
+}
+
+/// Step and metric that the matrix shows for a workload of a face.
+pub fn headline(face: &str, workload: &str) -> Option<(&'static str, &'static str)> {
+    match face {
+        "sql" => ALL.iter().find(|entry| entry.name == workload).map(|entry| entry.headline),
+        _ => {
+            let found = embedded::ALL.iter().find(|entry| entry.name == workload);
+            found.map(|entry| entry.headline)
+        }
+    }
 }
 
 /// Refuses targets that keep no rows, for a workload that reads what it has written.

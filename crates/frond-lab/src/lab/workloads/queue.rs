@@ -19,7 +19,7 @@ pub const EMBEDDED: Entry = Entry {
     about: "put at the right end, delete at the left end, read the first row",
     headline: ("turns", "ops_s"),
     params: &[
-        Param::sized("rows", ["5_000", "400_000", "4_000_000", "4_000_000"], "turns"),
+        Param::sized("rows", ["5_000", "1_120_000", "4_000_000", "4_000_000"], "turns"),
         Param::fixed("length", "1000", "rows in the queue"),
         Param::fixed("ratio", "10", "data to cache, if no row were deleted"),
         Param::sized("time_limit", ["60", "12", "600", "0"], "seconds, 0 for none"),

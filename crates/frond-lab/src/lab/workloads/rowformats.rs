@@ -92,6 +92,7 @@ impl Workload for RowFormats {
         }
         compressed::note_lengths(bench, TABLE)?;
         bench.verify(TABLE, Some(loaded), true)?;
+        bench.crash()?;
         for &test in &self.tests {
             for &clients in &self.threads {
                 compressed::reset(bench)?;

@@ -30,6 +30,7 @@ pub fn start(place: &Place, target: &SqlTarget) -> Result<Bench> {
         time_limit: None,
         with_rest: false,
         sample_every: Duration::from_secs(10),
+        with_crash: false,
     };
     Bench::start(place, target, &conditions)
 }

@@ -340,7 +340,8 @@ mod tests {
         for data in ["insertbench", "nodes", "weblog"] {
             on_both("zip", &[("data", data), ("rows", "3000")], |bench| {
                 assert!(step(bench, "rebuild").metrics["ops"] >= 3_000.0, "{data}");
-                assert_eq!(bench.result.facts.len(), 1, "{data}");
+                // The table and the isolation level.
+                assert_eq!(bench.result.facts.len(), 2, "{data}");
                 let generated = |found: &&crate::lab::results::Verification| {
                     found.name.ends_with("as generated")
                 };

@@ -257,11 +257,15 @@ impl Group {
         let of = |controller| self.member(controller).map(|m| (m.dir.as_path(), m.version));
         Reading {
             memory: of(Controller::Memory).and_then(|(dir, v)| reading::memory(dir, v)),
-            io: of(Controller::Io)
-                .zip(self.device)
-                .and_then(|((dir, v), d)| reading::io(dir, v, d)),
+            io: self.io(),
             cpu: of(Controller::Cpu).and_then(|(dir, v)| reading::cpu(dir, v)),
         }
+    }
+
+    /// Reads the count of I/O alone.
+    pub fn io(&self) -> Option<IoCount> {
+        let (member, device) = self.member(Controller::Io).zip(self.device)?;
+        reading::io(&member.dir, member.version, device)
     }
 
     /// Returns the files in which the kernel counts what the group uses.

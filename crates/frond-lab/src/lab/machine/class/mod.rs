@@ -14,10 +14,10 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use super::device::Volume;
+use super::device::{Disk, Volume};
 use super::fio::{self, Fio};
 use super::virtual_disk::{Kind, Options, VirtualDisk};
-use crate::measure::{Group, IoLimits, IoScope, Limits};
+use crate::measure::{Group, IoCount, IoLimits, IoScope, Limits, Reading};
 use crate::size::Bytes;
 use crate::targets::{Failure, Result};
 
@@ -76,6 +76,8 @@ impl Throttled {
 pub struct Confined {
     /// Its control group, if one could be made.
     pub group: Option<Group>,
+    /// The private disk that its files are on, which counts all of their I/O.
+    pub disk: Option<Disk>,
     /// What is throttled.
     pub throttled: Throttled,
     /// What is not limited or counted, and why.
@@ -83,6 +85,27 @@ pub struct Confined {
 }
 
 impl Confined {
+    /// Reads the counters of the control group. On a private disk, I/O is counted by the disk
+    /// instead, which sees all of it.
+    pub fn counts(&self) -> Option<Reading> {
+        let reading = self.group.as_ref().map(Group::read);
+        match self.disk.as_ref().and_then(Disk::count) {
+            Some(of_disk) => Some(Reading { io: Some(of_disk.io), ..reading.unwrap_or_default() }),
+            None => reading,
+        }
+    }
+
+    /// Reads the count of I/O alone.
+    pub fn io(&self) -> Option<IoCount> {
+        let of_disk = self.disk.as_ref().and_then(Disk::count).map(|count| count.io);
+        of_disk.or_else(|| self.group.as_ref()?.io())
+    }
+
+    /// Starts a new peak of the group's memory.
+    pub fn reset_memory_peak(&self) {
+        self.group.as_ref().map(Group::reset_memory_peak);
+    }
+
     /// Settings that describe the storage of a cell.
     pub fn settings(&self, class: &Class, disk: Option<Kind>) -> Vec<(String, String)> {
         let mut remarks = class.remarks(disk == Some(Kind::Process));
@@ -175,14 +198,22 @@ impl Class {
 
     /// Puts a process with its data in `dir` into a control group with the limits of the class, or
     /// into one that only counts if the class has none. On a private disk, which enforces the
-    /// limits itself, that group has no I/O controller.
+    /// limits itself and counts I/O, that group has no I/O controller. With `memory`, the group may
+    /// use that many bytes, page cache included; if that cannot be enforced here, the remarks say
+    /// so.
     ///
     /// # Errors
     /// The class has limits, and a group with them cannot be created.
-    pub fn confine(&self, pid: u32, dir: &Path, disk: Option<Kind>) -> Result<Confined> {
-        let limits = match disk {
-            Some(_) => Limits::default(),
-            None => self.limits(dir, None)?,
+    pub fn confine(
+        &self,
+        pid: u32,
+        dir: &Path,
+        disk: Option<Kind>,
+        memory: Option<u64>,
+    ) -> Result<Confined> {
+        let (limits, own) = match disk {
+            Some(_) => (Limits { memory, ..Limits::default() }, Volume::of(dir)?.disk),
+            None => (self.limits(dir, memory)?, None),
         };
         match Group::enter(pid, &limits) {
             Ok(group) => {
@@ -191,11 +222,19 @@ impl Class {
                     Some(_) => Throttled::All,
                     None => self.throttled(&group),
                 };
-                Ok(Confined { group: Some(group), throttled, remarks })
+                Ok(Confined { group: Some(group), disk: own, throttled, remarks })
             }
-            Err(refusal) if limits.io.is_none() => {
-                Ok(Confined { remarks: vec![refusal.to_string()], ..Confined::default() })
+            // Without a limit of memory, the group can still limit or count I/O.
+            Err(refusal) if memory.is_some() => {
+                let mut confined = self.confine(pid, dir, disk, None)?;
+                confined.remarks.push(format!("page cache not limited: {refusal}"));
+                Ok(confined)
             }
+            Err(refusal) if limits.io.is_none() => Ok(Confined {
+                disk: own,
+                remarks: vec![refusal.to_string()],
+                ..Confined::default()
+            }),
             Err(refusal) => Err(Failure(format!("storage class {}: {refusal}", self.name))),
         }
     }

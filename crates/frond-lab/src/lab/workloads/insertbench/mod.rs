@@ -174,6 +174,13 @@ impl InsertBench {
         bench.loaded((live, live * ROW_BYTES))
     }
 
+    /// Verifies that the tables have as many rows as were inserted and not deleted, and that their
+    /// indexes agree with them.
+    fn verify(&self, bench: &mut Bench) -> Result<()> {
+        let mut tables = self.tables.iter();
+        tables.try_for_each(|table| bench.verify(&table.name, Some(table.live()), false))
+    }
+
     /// Runs queries of one kind, unthrottled, concurrently with inserts and deletes at a rate.
     fn queries(&self, bench: &mut Bench, is_range: bool, rate: u64) -> Result<()> {
         if bench.is_over() {
@@ -321,8 +328,13 @@ impl Workload for InsertBench {
                 bench.verify(&table.name, Some(table.live()), true)?;
             }
         }
-        self.load(bench, "l.i1", 1)?;
-        self.load(bench, "l.i2", 2)?;
+        bench.crash()?;
+        for (at, name) in [(1, "l.i1"), (2, "l.i2")] {
+            self.load(bench, name, at)?;
+            if !bench.is_over() {
+                self.verify(bench)?;
+            }
+        }
         if bench.keeps_rows() && !bench.is_over() {
             for table in &self.tables {
                 bench.admin().run(&format!("ANALYZE TABLE {}", table.name))?;
@@ -333,11 +345,8 @@ impl Workload for InsertBench {
             self.queries(bench, true, rate)?;
             self.queries(bench, false, rate)?;
         }
-        let mut live = 0;
-        for table in &self.tables {
-            bench.verify(&table.name, Some(table.live()), false)?;
-            live += table.live();
-        }
+        self.verify(bench)?;
+        let live = self.tables.iter().map(Table::live).sum();
         Ok((live, live * ROW_BYTES))
     }
 }

@@ -162,6 +162,7 @@ impl LinkBench {
         bench.verify("linktable", Some(loaded.links), true)?;
         bench.verify("counttable", Some(loaded.counts), true)?;
         bench.verify("nodetable", Some(loaded.nodes), true)?;
+        bench.crash()?;
         Ok(live)
     }
 

@@ -161,6 +161,7 @@ pub fn load(bench: &mut Bench, tables: &Tables, seed: u64) -> Result<bool> {
         bench.loaded((rows, rows * ROW_BYTES))?;
         bench.verify(name, Some(tables.rows), true)?;
     }
+    bench.crash()?;
     Ok(!bench.is_over())
 }
 

@@ -262,7 +262,8 @@ impl Weblog {
             Ok(())
         })?;
         bench.loaded((log.rows(), log.live_bytes()))?;
-        bench.verify("perf_log", Some(log.rows()), true)
+        bench.verify("perf_log", Some(log.rows()), true)?;
+        bench.crash()
     }
 
     /// Makes a step in which the writer runs at its rate.

@@ -187,6 +187,7 @@ impl Ycsb {
         let inserted = inserted.into_inner();
         bench.loaded((inserted, inserted * ROW_BYTES))?;
         bench.verify("usertable", Some(inserted), true)?;
+        bench.crash()?;
         Ok(inserted)
     }
 

@@ -9,11 +9,16 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// System calls that sync a file.
-const CALLS: &str = "fsync,fdatasync,sync_file_range,syncfs,msync";
+const SYNCS: [&str; 5] = ["fsync", "fdatasync", "sync_file_range", "syncfs", "msync"];
+/// System calls that write, and sync if the file was opened with O_DSYNC (TidesDB, and LMDB's meta
+/// pages).
+const WRITES: [&str; 5] = ["write", "writev", "pwrite64", "pwritev", "pwritev2"];
 
 /// A process whose sync calls are being counted.
 pub struct Traced {
     strace: Child,
+    /// Pid of the process.
+    process: u32,
     /// Standard error of strace. It stays open: strace would end if the pipe were closed.
     said: BufReader<ChildStderr>,
     output: PathBuf,
@@ -23,8 +28,9 @@ impl Traced {
     /// Attaches to all threads of a process; `None` if strace is not installed or not permitted.
     pub fn attach(process: u32, dir: &Path) -> Option<Self> {
         let output = dir.join("syncs");
+        let calls = format!("trace={},{}", SYNCS.join(","), WRITES.join(","));
         let mut strace = Command::new("strace")
-            .args(["-f", "-e", &format!("trace={CALLS}"), "-e", "signal=none", "-o"])
+            .args(["-f", "-s", "0", "-e", &calls, "-e", "signal=none", "-o"])
             .arg(&output)
             .args(["-p", &process.to_string()])
             .stdin(Stdio::null())
@@ -33,7 +39,7 @@ impl Traced {
             .spawn()
             .ok()?;
         let said = BufReader::new(strace.stderr.take()?);
-        let mut traced = Self { strace, said, output };
+        let mut traced = Self { strace, process, said, output };
         // strace prints "Process 7 attached with 9 threads" once it has all of them, or else it
         // ends.
         let mut lines = traced.said.by_ref().lines().map_while(Result::ok);
@@ -47,11 +53,23 @@ impl Traced {
         let text = fs::read_to_string(&self.output).ok()?;
         // A call during which another thread makes one is printed in two lines; only the first
         // matches.
-        let is_call = |line: &&str| {
+        let syncs = text.lines().filter(|line| {
             let call = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
-            CALLS.split(',').any(|name| call.strip_prefix(name).is_some_and(|c| c.starts_with('(')))
-        };
-        Some(text.lines().filter(is_call).count() as u64)
+            let Some((name, values)) = call.split_once('(') else { return false };
+            let file = values.split([',', ')']).next().and_then(|file| file.parse().ok());
+            SYNCS.contains(&name)
+                || (WRITES.contains(&name) && file.is_some_and(|file| self.syncs_writes(file)))
+        });
+        Some(syncs.count() as u64)
+    }
+
+    /// Whether the process has a file open under this number with O_DSYNC.
+    fn syncs_writes(&self, file: u32) -> bool {
+        let path = format!("/proc/{}/fdinfo/{file}", self.process);
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+        flags.is_some_and(|flags| flags & libc::O_DSYNC != 0)
     }
 }
 
@@ -67,6 +85,25 @@ impl Drop for Traced {
 mod tests {
     use super::*;
     use std::io::Write;
+
+    #[test]
+    fn writes_count_if_the_file_was_opened_to_sync_them() {
+        use std::os::unix::fs::OpenOptionsExt;
+        let dir = tempfile::tempdir().expect("a directory");
+        let open = |name: &str, flags: i32| {
+            let path = dir.path().join(name);
+            let file = fs::File::options().write(true).create(true).custom_flags(flags).open(path);
+            file.expect("a file")
+        };
+        let (mut synced, mut other) = (open("synced", libc::O_DSYNC), open("other", 0));
+        let traced = Traced::attach(std::process::id(), dir.path()).expect("strace is installed");
+        for _ in 0..3 {
+            synced.write_all(b"x").expect("written");
+            other.write_all(b"x").expect("written");
+        }
+        // Other tests of this process may sync as well.
+        assert!(traced.count().is_some_and(|count| count >= 3));
+    }
 
     #[test]
     fn sql_syncs_of_a_process_and_its_children_are_counted() {
