@@ -71,7 +71,7 @@ impl Recent {
         })
     }
 
-    /// Takes back the counts of a client that has ended.
+    /// Returns the counts of a client that has ended.
     pub fn leave(&self, counts: Arc<Counts>) {
         self.lock().1.push(counts);
     }
