@@ -17,6 +17,10 @@ use crate::{
 /// Without --base, TARGET becomes a directory that is a store itself. With --base, TARGET becomes a
 /// file with the changes since that backup. Every page is verified while it is copied.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  frond backup shop.db /backup/monday
+  frond backup shop.db /backup/tuesday.inc --base /backup/monday")]
 pub struct BackupArgs {
     #[command(flatten)]
     store: StoreArgs,
@@ -33,6 +37,10 @@ pub struct BackupArgs {
 /// Every page is verified while it is copied. A damaged backup, or increments that do not belong
 /// together, are not restored.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  frond restore /backup/monday shop.db --increment /backup/tuesday.inc
+  frond restore /backup/monday --dry-run")]
 pub struct RestoreArgs {
     /// Directory of the full backup
     #[arg(value_name = "BACKUP")]

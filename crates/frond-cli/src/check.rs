@@ -14,6 +14,10 @@ use crate::{
 /// The exit code is 0 if there is none, 1 if there is, 2 if the check could not run; the store must
 /// not be open. Reads the whole store once; with --quick, only the log and a few pages.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  frond check shop.db
+  frond check shop.db --quick --json")]
 pub struct Args {
     /// Directory of the store
     #[arg(value_name = "DIR")]
@@ -33,6 +37,10 @@ pub fn run(args: Args) -> Result {
     let mut out = output();
     if args.json {
         writeln!(out, "{}", report.to_json())?;
+    } else if args.quick && report.is_clean() {
+        let report = report.to_string();
+        let report = report.strip_prefix("clean: ").unwrap_or(&report);
+        writeln!(out, "the quick check found no damage; it read no rows: {report}")?;
     } else {
         writeln!(out, "{report}")?;
     }

@@ -1,14 +1,14 @@
 //! Shared by several subcommands: opening a store, sizes, and standard output.
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter, IsTerminal, Write},
     ops::RangeBounds,
     path::{Path, PathBuf},
 };
 
-use frond::{Cursor, Db, Options, Snapshot, Tree};
+use frond::{Cursor, Db, Options, SizeClass, Snapshot, Tree};
 
-use crate::fail::{Result, error, one_line};
+use crate::fail::{Fail, Result, error, one_line};
 
 /// The store, and the memory that the command may use for it.
 #[derive(clap::Args)]
@@ -16,8 +16,8 @@ pub struct StoreArgs {
     /// Directory of the store
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// Memory for the store, e.g. 64M or 2G
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
+    /// Memory for the store, e.g. 64M or 2G; at least 4M
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory)]
     pub memory: u64,
 }
 
@@ -35,7 +35,12 @@ impl StoreArgs {
 
 /// Opens a store, and prints its warnings on standard error.
 pub fn open(dir: &Path, options: Options) -> Result<Db> {
-    let db = Db::open(dir, options)?;
+    let db = Db::open(dir, options).map_err(|error| match error {
+        frond::Error::NotAStore { .. } if !dir.join("store.frond").exists() => {
+            Fail::Error(format!("{error}; `frond load` and `frond put --create` create a store"))
+        }
+        other => other.into(),
+    })?;
     for warning in db.warnings() {
         eprintln!("frond: warning: {}", one_line(warning));
     }
@@ -115,6 +120,29 @@ pub fn open_tree(db: &Db, name: &str) -> Result<Tree> {
     Moment::Now(db.clone()).tree(name)
 }
 
+fn parse_memory(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        bytes if bytes < frond::CACHE_BYTES_MIN => Err("a store needs at least 4M".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Parses the name of a size class.
+pub fn parse_class(text: &str) -> Result<SizeClass, String> {
+    let classes = [SizeClass::Fast, SizeClass::Default, SizeClass::Small];
+    let class = classes.into_iter().find(|class| class_name(*class) == text);
+    class.ok_or_else(|| "a class is fast, default or small".to_owned())
+}
+
+/// The name of a size class.
+pub fn class_name(class: SizeClass) -> &'static str {
+    match class {
+        SizeClass::Fast => "fast",
+        SizeClass::Default => "default",
+        SizeClass::Small => "small",
+    }
+}
+
 /// Bytes of `64M`, `2G`, `4096`: powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -125,13 +153,13 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         "M" => 20,
         "G" => 30,
         "T" => 40,
-        _ => return Err(format!("\"{text}\" is no size; write for example 64M")),
+        _ => return Err(format!("\"{text}\" is not a size; write for example 64M")),
     };
     digits
         .parse::<u64>()
         .ok()
         .and_then(|number| number.checked_mul(1 << shift))
-        .ok_or_else(|| format!("\"{text}\" is no size; write for example 64M"))
+        .ok_or_else(|| format!("\"{text}\" is not a size; write for example 64M"))
 }
 
 /// A size for people: three digits and a unit.
@@ -150,8 +178,25 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// A number for people: 1,234,567.
+/// A number: for people at a terminal 1,234,567, for programs 1234567.
 pub fn grouped(number: u64) -> String {
+    match io::stdout().is_terminal() {
+        true => with_commas(number),
+        false => number.to_string(),
+    }
+}
+
+/// A number and what it counts: 1 row, 2 rows, 2 entries.
+pub fn count_of(number: u64, what: &str) -> String {
+    let count = grouped(number);
+    match (number, what.strip_suffix('y')) {
+        (1, _) => format!("{count} {what}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        (_, None) => format!("{count} {what}s"),
+    }
+}
+
+fn with_commas(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -163,10 +208,12 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
-/// Bytes of all files of a store.
-pub fn store_bytes(dir: &Path) -> u64 {
+/// Bytes of the files of a store whose names are selected.
+pub fn store_bytes(dir: &Path, is_selected: impl Fn(&str) -> bool) -> u64 {
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+    let files = files.filter(|file| file.file_name().to_str().is_some_and(&is_selected));
+    let files = files.filter_map(|file| file.metadata().ok()).filter(|about| about.is_file());
+    files.map(|about| about.len()).sum()
 }
 
 /// Buffered standard output. Writing after the reader has gone ends the command quietly.
@@ -194,6 +241,6 @@ mod tests {
             assert!(parse_size(bad).is_err(), "{bad}");
         }
         assert_eq!([size(999), size(1000), size(12_345_678)], ["999 B", "1.00 KB", "12.3 MB"]);
-        assert_eq!([grouped(7), grouped(1234), grouped(1234567)], ["7", "1,234", "1,234,567"]);
+        assert_eq!([7, 1234, 1234567].map(with_commas), ["7", "1,234", "1,234,567"]);
     }
 }

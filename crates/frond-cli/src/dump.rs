@@ -1,18 +1,30 @@
-//! `frond dump`: every entry, in a form in which two stores can be compared.
+//! `frond dump`: every entry, in a form in which two stores can be compared, and that `load` reads.
+//!
+//! A line starts with the name of a tree. The line that describes a tree comes before its entries
+//! and starts with a tab, which no name does: then follow the name and the options, a JSON object.
 
 use std::io::Write;
 
+use frond::{Layout, SizeClass, TreeOptions};
+use serde::{Deserialize, Serialize};
+
 use crate::{
-    common::{MomentArgs, StoreArgs, output},
-    escape::escape_into,
+    common::{MomentArgs, StoreArgs, class_name, output, parse_class},
+    escape::{escape, escape_into, unescape},
     fail::Result,
 };
 
 /// Print every entry: tree TAB key TAB value
 ///
-/// Trees are ordered by name, entries by key. Bytes that are not printable text are escaped (\t,
-/// \n, \r, \\, \xNN), so that equal content gives equal lines.
+/// Trees are ordered by name, entries by key. A line with the options of a tree comes before its
+/// entries, and starts with a tab. Bytes that are not printable text are escaped (\t, \n, \r, \\,
+/// \xNN), so that equal content gives equal lines.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  frond dump shop.db > shop.dump
+  frond load copy.db --dump shop.dump
+  diff <(frond dump a.db) <(frond dump b.db)")]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
@@ -33,7 +45,11 @@ pub fn run(args: Args) -> Result {
     let mut out = output();
     let mut line = String::new();
     for name in names {
-        let mut cursor = moment.scan(&moment.tree(&name)?, ..)?;
+        let tree = moment.tree(&name)?;
+        let about = Described::from(&tree.info().options);
+        let about = serde_json::to_string(&about).expect("options have a JSON form");
+        writeln!(out, "\t{}\t{about}", escape(name.as_bytes()))?;
+        let mut cursor = moment.scan(&tree, ..)?;
         while let Some((key, value)) = cursor.next()? {
             line.clear();
             for (at, word) in [name.as_bytes(), key, value].into_iter().enumerate() {
@@ -47,4 +63,62 @@ pub fn run(args: Args) -> Result {
         }
     }
     Ok(out.flush()?)
+}
+
+/// The options of a tree in a dump.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Described {
+    class: String,
+    unique: bool,
+    /// Encoded layouts, escaped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key_layout: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    value_layout: Option<String>,
+    /// Escaped.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    attributes: String,
+}
+
+impl From<&TreeOptions> for Described {
+    fn from(options: &TreeOptions) -> Self {
+        let encoded = |layout: &Option<Layout>| {
+            layout.as_ref().map(|layout| {
+                let mut bytes = Vec::new();
+                layout.encode(&mut bytes);
+                escape(&bytes)
+            })
+        };
+        Self {
+            class: class_name(options.size_class).to_owned(),
+            unique: options.unique,
+            key_layout: encoded(&options.key_layout),
+            value_layout: encoded(&options.value_layout),
+            attributes: escape(&options.attributes),
+        }
+    }
+}
+
+impl Described {
+    /// The options that are described.
+    ///
+    /// # Errors
+    /// One of them is malformed.
+    pub fn options(&self) -> Result<TreeOptions, String> {
+        let layout = |text: &Option<String>| match text {
+            None => Ok(None),
+            Some(text) => Layout::decode(&unescape(text)?)
+                .map(Some)
+                .map_err(|_| "a layout is malformed".to_owned()),
+        };
+        let size_class: SizeClass = parse_class(&self.class)?;
+        Ok(TreeOptions {
+            size_class,
+            unique: self.unique,
+            attributes: unescape(&self.attributes)?,
+            key_layout: layout(&self.key_layout)?,
+            value_layout: layout(&self.value_layout)?,
+        })
+    }
 }

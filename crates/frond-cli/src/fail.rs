@@ -3,8 +3,9 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done |
-//! | 1 | `check` found damage; `get` found no such key |
+//! | 1 | `check` found damage; `get` or `delete` found no such key |
 //! | 2 | the command was not understood, or could not be carried out |
+//! | 130 | it was interrupted by Ctrl-C or SIGTERM |
 
 use std::{fmt, io, process::ExitCode};
 
@@ -15,6 +16,8 @@ pub enum Fail {
     Negative(String),
     /// It could not be done. Code 2.
     Error(String),
+    /// A signal has ended it early. Code 130.
+    Interrupted(String),
     /// The reader of our output has gone; this is no error.
     ReaderGone,
 }
@@ -34,6 +37,10 @@ impl Fail {
             Fail::Error(why) => {
                 eprintln!("frond: {}", one_line(why));
                 ExitCode::from(2)
+            }
+            Fail::Interrupted(why) => {
+                eprintln!("frond: {}", one_line(why));
+                ExitCode::from(130)
             }
         }
     }

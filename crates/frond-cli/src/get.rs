@@ -10,10 +10,14 @@ use crate::{
 
 /// Print the entry of a key
 ///
-/// The key of a tree that `frond load` wrote is given column by column:
-/// `frond get DIR pkgs zsh 5.9`. For any other tree it is one word, in which \xNN stands for a
-/// byte. The exit code is 1 if there is no such key.
+/// The key of a tree that `frond load` wrote is given column by column; that of any other tree is
+/// one word. In a word, \xNN is a byte and \\ a backslash, as `frond scan` prints them. The exit
+/// code is 1 if there is no such key.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  frond get shop.db orders 4711
+  frond get shop.db stock berlin A-100 --snapshot monday")]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,

@@ -14,6 +14,10 @@ use crate::{
 ///
 /// Commits that are only in the log are not counted: they are in no page yet.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  frond inspect shop.db
+  frond inspect shop.db orders --columns")]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,

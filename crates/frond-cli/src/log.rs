@@ -24,6 +24,10 @@ use crate::{
 /// One line per record: position, type, number, and how much it holds. With --entries, each entry
 /// follows on a line of its own: tree number, message, key and value, escaped.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  frond log shop.db
+  frond log shop.db --entries | grep orders")]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,

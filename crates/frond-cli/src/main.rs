@@ -5,14 +5,17 @@
 
 mod backup;
 mod bench;
+mod change;
 mod check;
 mod columns;
 mod common;
 mod dump;
 mod escape;
 mod fail;
+mod generate;
 mod get;
 mod inspect;
+mod lines;
 mod load;
 mod log;
 mod parse;
@@ -21,14 +24,24 @@ mod scan;
 mod show;
 mod snapshot;
 mod stats;
+mod trees;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Load, inspect, check and back up a Frond store.
 #[derive(Parser)]
-#[command(name = "frond", version, max_term_width = 100)]
+#[command(
+    name = "frond",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  frond load shop.db orders orders.csv --key id:int --index country
+  frond scan shop.db orders --by country --prefix DE
+  frond stats shop.db"
+)]
 struct Frond {
     #[command(subcommand)]
     command: Command,
@@ -39,6 +52,11 @@ enum Command {
     Load(load::Args),
     Get(get::Args),
     Scan(scan::Args),
+    Put(change::PutArgs),
+    Delete(change::DeleteArgs),
+    Drop(change::DropArgs),
+    Trees(trees::Args),
+    Export(scan::ExportArgs),
     Dump(dump::Args),
     Stats(stats::Args),
     Check(check::Args),
@@ -48,6 +66,8 @@ enum Command {
     Backup(backup::BackupArgs),
     Restore(backup::RestoreArgs),
     Bench(bench::Args),
+    Completions(generate::CompletionsArgs),
+    Man(generate::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -61,6 +81,11 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(args),
         Command::Get(args) => get::run(args),
         Command::Scan(args) => scan::run(args),
+        Command::Put(args) => change::put(args),
+        Command::Delete(args) => change::delete(args),
+        Command::Drop(args) => change::drop(args),
+        Command::Trees(args) => trees::run(args),
+        Command::Export(args) => scan::export(args),
         Command::Dump(args) => dump::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Check(args) => check::run(args),
@@ -70,6 +95,8 @@ fn main() -> ExitCode {
         Command::Backup(args) => backup::backup(args),
         Command::Restore(args) => backup::restore(args),
         Command::Bench(args) => bench::run(args),
+        Command::Completions(args) => generate::completions(args, Frond::command()),
+        Command::Man(args) => generate::man(args, Frond::command()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -83,12 +110,23 @@ fn usage(error: &clap::Error) -> fail::Fail {
     let message = text.split("\n\nUsage:").next().unwrap_or(&text);
     let message = message.split("\n\nFor more information").next().unwrap_or(message);
     let message = message.strip_prefix("error: ").unwrap_or(message);
+    let message = message.replace("\n\n  tip: ", "; tip: ");
     fail::Fail::Error(format!("{message} (see `frond help`)"))
 }
 
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+
+    /// Each command shows how it is used.
+    #[test]
+    fn help_of_each_subcommand_has_an_example() {
+        for command in super::Frond::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let line = format!("  frond {}", command.get_name());
+            assert!(help.contains(&line) || command.get_name() == "help", "{}", command.get_name());
+        }
+    }
 
     #[test]
     fn clap_accepts_the_arguments_of_every_subcommand() {

@@ -1,14 +1,14 @@
-//! Printing entries for people: rows of loaded trees and their indexes by column, all others
-//! escaped.
+//! The meaning of a tree's entries: rows of loaded trees and their indexes have columns, all others
+//! are a key and a value.
 
 use std::io::Write;
 
 use frond::{Db, Tree};
 
 use crate::{
-    escape::{escape, escape_into, unescape},
+    escape::{escape, unescape},
     fail::{Fail, Result, error},
-    rows::{Header, IndexHeader},
+    rows::{Field, Header, IndexHeader},
 };
 
 /// The meaning of a tree's entries.
@@ -19,6 +19,12 @@ pub enum Form {
     Index(IndexHeader, Header),
     /// Uninterpreted bytes.
     Plain,
+}
+
+/// The values of an entry: one for each of [`Form::columns`], and fields that have no column.
+pub struct Values {
+    pub columns: Vec<Option<Vec<u8>>>,
+    pub more: Vec<Field>,
 }
 
 impl Form {
@@ -40,131 +46,185 @@ impl Form {
         }
     }
 
-    /// The key, or prefix of keys, that a user typed: a value for each key column, or one escaped
-    /// byte string.
+    /// Names of the values of an entry.
+    pub fn columns(&self) -> Vec<String> {
+        let key = |header: &Header| match header.key.is_empty() {
+            true => vec!["row".to_owned()],
+            false => header.key.iter().map(|column| column.name.clone()).collect(),
+        };
+        match self {
+            Form::Rows(header) if header.key.is_empty() => {
+                [key(header), header.columns.clone()].concat()
+            }
+            Form::Rows(header) => header.columns.clone(),
+            Form::Index(index, header) => [vec![index.column.name.clone()], key(header)].concat(),
+            Form::Plain => vec!["key".to_owned(), "value".to_owned()],
+        }
+    }
+
+    /// The values of an entry.
+    pub fn values(&self, key: &[u8], value: &[u8]) -> Result<Values> {
+        let no_row = |why: String| Fail::Error(format!("an entry is not a row: {why}"));
+        let mut more = Vec::new();
+        let columns = match self {
+            Form::Rows(header) => {
+                let mut columns = vec![None; header.columns.len()];
+                for (name, value) in header.decode(key, value).map_err(no_row)? {
+                    match header.columns.iter().position(|column| *column == name) {
+                        Some(at) => columns[at] = Some(value),
+                        None => more.push((name, value)),
+                    }
+                }
+                if header.key.is_empty() {
+                    let number = header.decode_key(key).map_err(no_row)?.pop();
+                    columns.insert(0, number);
+                }
+                columns
+            }
+            Form::Index(index, header) => {
+                let (value, key) = header.decode_index_key(&index.column, key).map_err(no_row)?;
+                let key = header.decode_key(key).map_err(no_row)?;
+                [value].into_iter().chain(key.into_iter().map(Some)).collect()
+            }
+            Form::Plain => vec![Some(key.to_vec()), Some(value.to_vec())],
+        };
+        Ok(Values { columns, more })
+    }
+
+    /// The complete key of an entry: a word for each key column, or one word.
     pub fn key(&self, words: &[String]) -> Result<Vec<u8>> {
+        let wanted = match self {
+            Form::Rows(header) => header.key.len().max(1),
+            Form::Index(_, header) => 1 + header.key.len().max(1),
+            Form::Plain => 1,
+        };
+        if words.len() == wanted {
+            let words = words.iter().map(|word| unescape(word)).collect::<Result<Vec<_>, _>>();
+            return self.start(&words.map_err(Fail::Error)?, false);
+        }
+        error(match self {
+            Form::Rows(header) if !header.key.is_empty() => header.key_is(words.len()),
+            Form::Index(..) => format!("a key of this index has {wanted} values"),
+            _ => "the key of this tree is one word".to_owned(),
+        })
+    }
+
+    /// The first bytes of the keys that a bound means: values of the first columns, separated by
+    /// commas. With `is_prefix`, the last value is the beginning of a text.
+    pub fn bound(&self, text: &str, is_prefix: bool) -> Result<Vec<u8>> {
+        let words = match self {
+            Form::Plain => unescape(text).map(|key| vec![key]),
+            _ => split(text),
+        };
+        self.start(&words.map_err(Fail::Error)?, is_prefix)
+    }
+
+    fn start(&self, words: &[Vec<u8>], is_prefix: bool) -> Result<Vec<u8>> {
         let key = match self {
-            Form::Rows(header) => header.key_of(words),
+            Form::Rows(header) => header.key_of(words, is_prefix),
             Form::Index(index, header) => match words.split_first() {
                 None => Ok(Vec::new()),
+                Some((value, [])) if is_prefix => {
+                    let mut key = vec![1];
+                    index.column.write_prefix(value, &mut key).map(|()| key)
+                }
                 Some((value, rest)) => {
                     let mut key = vec![1];
-                    index.column.write(value.as_bytes(), &mut key).and_then(|()| {
-                        key.extend(header.key_of(rest)?);
+                    index.column.write(value, &mut key).and_then(|()| {
+                        key.extend(header.key_of(rest, is_prefix)?);
                         Ok(key)
                     })
                 }
             },
-            Form::Plain => match words {
-                [] => Ok(Vec::new()),
-                [key] => unescape(key),
-                _ => Err("the key of this tree is one word".to_owned()),
-            },
+            Form::Plain => Ok(words.concat()),
         };
         key.map_err(Fail::Error)
     }
 
+    /// The key of the row that an index entry refers to.
+    pub fn row_key<'k>(&self, key: &'k [u8]) -> Result<&'k [u8]> {
+        match self {
+            Form::Index(index, header) => {
+                let entry = header.decode_index_key(&index.column, key);
+                Ok(entry
+                    .map_err(|why| Fail::Error(format!("an entry is not of an index: {why}")))?
+                    .1)
+            }
+            _ => Ok(key),
+        }
+    }
+
     /// Writes an entry as lines `Column: value`, or the bare value if the tree was not loaded.
     pub fn write_record(&self, key: &[u8], value: &[u8], out: &mut impl Write) -> Result {
-        match self {
-            Form::Rows(header) => {
-                for (name, value) in fields(header, key, value)? {
-                    writeln!(out, "{name}: {}", block(&value))?;
-                }
-            }
-            Form::Index(..) => writeln!(out, "{}", self.line(key, value, &[])?)?,
-            Form::Plain => writeln!(out, "{}", escape(value))?,
+        if let Form::Plain = self {
+            return Ok(writeln!(out, "{}", escape(value))?);
+        }
+        let values = self.values(key, value)?;
+        let columns = self.columns().into_iter().zip(values.columns);
+        let present = columns.filter_map(|(name, value)| Some((name, value?)));
+        for (name, value) in present.chain(values.more) {
+            writeln!(out, "{name}: {}", block(&value))?;
         }
         Ok(())
     }
 
-    /// An entry on one line, with tabs between columns. For a loaded tree: `columns`, or all; for
-    /// an index: the value and the key; otherwise key and value.
-    pub fn line(&self, key: &[u8], value: &[u8], columns: &[String]) -> Result<String> {
-        let mut line = String::new();
-        match self {
-            Form::Rows(header) if columns.is_empty() => {
-                let numbered = header.key.is_empty();
-                if numbered && let Some(number) = row_key(header, key)?.first() {
-                    escape_into(number, &mut line);
-                }
-                let fields = fields(header, key, value)?;
-                for (at, name) in header.columns.iter().enumerate() {
-                    if at > 0 || numbered {
-                        line.push('\t');
-                    }
-                    if let Some((_, value)) = fields.iter().find(|(other, _)| other == name) {
-                        escape_into(value, &mut line);
-                    }
-                }
-                for (name, value) in
-                    fields.iter().filter(|(name, _)| !header.columns.contains(name))
-                {
-                    line.push('\t');
-                    escape_into(name.as_bytes(), &mut line);
-                    line.push_str(": ");
-                    escape_into(value, &mut line);
-                }
-            }
-            Form::Rows(header) => {
-                let fields = fields(header, key, value)?;
-                for (at, name) in columns.iter().enumerate() {
-                    if at > 0 {
-                        line.push('\t');
-                    }
-                    if let Some((_, value)) = fields.iter().find(|(other, _)| other == name) {
-                        escape_into(value, &mut line);
-                    }
-                }
-            }
-            Form::Index(index, header) => {
-                let (value, key) =
-                    header.decode_index_key(&index.column, key).map_err(Fail::Error)?;
-                match value {
-                    Some(value) => escape_into(&value, &mut line),
-                    None => line.push_str("\\N"),
-                }
-                for value in row_key(header, key)? {
-                    line.push('\t');
-                    escape_into(&value, &mut line);
-                }
-            }
-            Form::Plain => {
-                escape_into(key, &mut line);
-                line.push('\t');
-                escape_into(value, &mut line);
-            }
-        }
-        Ok(line)
-    }
-
-    /// Fails if no row has one of these columns.
-    pub fn check_columns(&self, columns: &[String]) -> Result {
-        match self {
-            Form::Rows(header) => {
-                match columns.iter().find(|name| !header.columns.contains(name)) {
-                    Some(name) => error(format!(
-                        "no column \"{name}\"; there are: {}",
-                        header.columns.join(", ")
-                    )),
-                    None => Ok(()),
-                }
-            }
-            _ if columns.is_empty() => Ok(()),
-            _ => error("only trees that `frond load` wrote have columns"),
+    /// Numbers of these columns; of all if none is named.
+    pub fn select(&self, tree: &str, names: &[String]) -> Result<Vec<usize>> {
+        let columns = self.columns();
+        let find = |name: &String| match columns.iter().position(|column| column == name) {
+            Some(at) => Ok(at),
+            None => error(match self {
+                Form::Index(index, _) => format!(
+                    "the index \"{tree}\" has only {}; `frond scan DIR {} --by {}` prints rows",
+                    columns.join(", "),
+                    index.of,
+                    index.column.name
+                ),
+                _ => format!("no column \"{name}\"; there are: {}", columns.join(", ")),
+            }),
+        };
+        match names.is_empty() {
+            true => Ok((0..columns.len()).collect()),
+            false => names.iter().map(find).collect(),
         }
     }
 }
 
-fn fields(header: &Header, key: &[u8], row: &[u8]) -> Result<Vec<crate::rows::Field>> {
-    header.decode(key, row).map_err(|why| Fail::Error(format!("an entry is no row: {why}")))
-}
-
-fn row_key(header: &Header, key: &[u8]) -> Result<Vec<Vec<u8>>> {
-    header.decode_key(key).map_err(|why| Fail::Error(format!("an entry is no row: {why}")))
+/// Splits the values of a bound at commas. `\,` is a comma within a value; other escapes are those
+/// of [`unescape`].
+fn split(text: &str) -> Result<Vec<Vec<u8>>, String> {
+    let (mut words, mut word) = (Vec::new(), String::new());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            ',' => words.push(std::mem::take(&mut word)),
+            '\\' => match characters.next() {
+                Some(',') => word.push(','),
+                Some(other) => word.extend(['\\', other]),
+                None => word.push('\\'),
+            },
+            other => word.push(other),
+        }
+    }
+    words.push(word);
+    words.iter().map(|word| unescape(word)).collect()
 }
 
 /// A value that may have several lines, each escaped by itself.
 fn block(value: &[u8]) -> String {
     value.split(|byte| *byte == b'\n').map(escape).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_split_at_commas() {
+        let split = |text| split(text).map(|words| words.join(&b'|'));
+        assert_eq!(split("DE,K\\xf6ln\\, am Rhein"), Ok(b"DE|K\xf6ln, am Rhein".to_vec()));
+        assert_eq!(split("DE,"), Ok(b"DE|".to_vec()));
+        assert_eq!(split("a\\\\,b"), Ok(b"a\\|b".to_vec()));
+        assert!(split("a\\").is_err() && split("\\q").is_err());
+    }
 }

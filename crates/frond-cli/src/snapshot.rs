@@ -14,6 +14,11 @@ use crate::{
 /// A named snapshot shows the store as it was: pass its name to `get`, `scan` and `dump` with
 /// `--snapshot`. Creating one copies nothing; over time it takes the space of what is changed.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  frond snapshot create shop.db monday
+  frond snapshot list shop.db
+  frond scan shop.db orders --snapshot monday")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,

@@ -1,5 +1,5 @@
-//! `frond stats`: the engine's counters and sizes; for each tree the size of its rows, and the cost
-//! of encoding.
+//! `frond stats`: a summary of a store; its counters, and for each tree the size of its rows and
+//! the cost of encoding.
 
 use std::io::Write;
 
@@ -7,24 +7,33 @@ use frond::{DamagedRange, Db, DecodeStats, EncodeStats, TreeColumns, TreeSizes, 
 
 use crate::{
     columns,
-    common::{StoreArgs, grouped, output, size, store_bytes},
+    common::{StoreArgs, count_of, grouped, output, size, store_bytes},
     escape::escape,
     fail::Result,
+    trees::{self, Listed},
 };
 
 /// Number of leaves of a tree that are read to report the size of its rows: 2 MiB or a little more.
 const LEAVES_READ: u64 = 4;
 
-/// Print counters and sizes, and the size of each tree's rows
+/// Print a summary of a store: trees, memory, log
 ///
-/// Counters start at 0 when the store is opened, as this command does; sizes are those of the
-/// store. The size and compression of rows are estimated from some leaves of each tree, evenly
-/// spread; `inspect --columns` reads all leaves.
+/// With --counters, also all counters, which start at 0 when the store is opened, as this command
+/// does; and for each tree what its rows take, estimated from some of its leaves (`inspect
+/// --columns` reads all).
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  frond stats shop.db
+  frond stats shop.db --counters
+  frond stats shop.db --json | jq .space_free_bytes")]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// Print one JSON object
+    /// Print all counters, and the size of the columns of each tree
+    #[arg(long, conflicts_with = "json")]
+    counters: bool,
+    /// Print everything as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -32,45 +41,87 @@ pub struct Args {
 /// Runs it.
 pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
-    let stats = db.stats();
-    let files = store_bytes(&args.store.dir);
     let mut out = output();
-    if args.json {
-        let mut object: serde_json::Map<String, serde_json::Value> =
-            stats.iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-        object.insert("files_bytes".to_owned(), files.into());
-        object.insert("failed".to_owned(), stats.failed.clone().into());
-        let damaged: Vec<serde_json::Value> = stats.damaged.iter().map(to_json).collect();
-        object.insert("damaged".to_owned(), damaged.into());
-        object.insert("warnings".to_owned(), db.warnings().into());
-        let trees = db.tree_stats();
-        let trees = trees.iter().map(|tree| tree_json(tree, Look::at(&db, tree).as_ref()));
-        object.insert("by_tree".to_owned(), trees.collect());
-        writeln!(out, "{}", serde_json::Value::from(object))?;
-    } else {
-        let all = stats.iter().chain([("files_bytes", files)]);
-        for (name, value) in all {
-            match name.strip_suffix("_bytes") {
-                Some(what) => {
-                    writeln!(out, "{:<26}{:>16}  {}", words(what), size(value), grouped(value))?;
-                }
-                None => writeln!(out, "{:<26}{:>16}", words(name), grouped(value))?,
+    match args.json {
+        true => print_json(&db, &args, &mut out)?,
+        false => {
+            print_summary(&db, &args, &mut out)?;
+            if args.counters {
+                writeln!(out)?;
+                print_counters(&db, &mut out)?;
             }
-        }
-        for tree in db.tree_stats() {
-            print_tree(&tree, Look::at(&db, &tree).as_ref(), &mut out)?;
-        }
-        for range in &stats.damaged {
-            writeln!(out, "degraded: {}", line(range))?;
-        }
-        for operation in &stats.slow {
-            writeln!(out, "slow: {operation}")?;
-        }
-        if let Some(why) = &stats.failed {
-            writeln!(out, "the store has stopped: {why}")?;
         }
     }
     Ok(out.flush()?)
+}
+
+fn print_summary(db: &Db, args: &Args, out: &mut impl Write) -> Result {
+    let stats = db.stats();
+    let counter = |name| stats.get(name).unwrap_or_default();
+    let trees = Listed::all(db)?;
+    if !trees.is_empty() {
+        trees::print(&trees, out)?;
+        writeln!(out)?;
+    }
+    let files = store_bytes(&args.store.dir, |_| true);
+    let log = store_bytes(&args.store.dir, |name| name.starts_with("log-"));
+    let (free, kept) = (counter("space_free_bytes"), counter("snapshot_kept_bytes"));
+    writeln!(out, "files       {}, {} of it free for reuse", size(files), size(free))?;
+    // The command has just opened the store: what is applied is what the last checkpoint has.
+    let (visible, applied) = (counter("seqno_visible"), counter("seqno_applied"));
+    writeln!(
+        out,
+        "log         {}, {} after the last checkpoint",
+        size(log),
+        count_of(visible.saturating_sub(applied), "commit")
+    )?;
+    writeln!(out, "checkpoint  everything through commit {}", grouped(applied))?;
+    writeln!(
+        out,
+        "memory      {} in use, {} allowed",
+        size(counter("memory_taken_bytes")),
+        size(args.store.memory)
+    )?;
+    writeln!(out, "snapshots   {}, {} kept for them", counter("snapshots"), size(kept))?;
+    for range in &stats.damaged {
+        writeln!(out, "damaged     {}", line(range))?;
+    }
+    if let Some(why) = &stats.failed {
+        writeln!(out, "the store has stopped: {why}")?;
+    }
+    Ok(())
+}
+
+fn print_counters(db: &Db, out: &mut impl Write) -> Result {
+    let stats = db.stats();
+    for (name, value) in stats.iter() {
+        match name.strip_suffix("_bytes") {
+            Some(_) => writeln!(out, "{name:<30}{:>16}  {}", grouped(value), size(value))?,
+            None => writeln!(out, "{name:<30}{:>16}", grouped(value))?,
+        }
+    }
+    for tree in db.tree_stats() {
+        print_tree(&tree, Look::at(db, &tree).as_ref(), out)?;
+    }
+    for operation in &stats.slow {
+        writeln!(out, "slow: {operation}")?;
+    }
+    Ok(())
+}
+
+fn print_json(db: &Db, args: &Args, out: &mut impl Write) -> Result {
+    let stats = db.stats();
+    let mut object: serde_json::Map<String, serde_json::Value> =
+        stats.iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    object.insert("files_bytes".to_owned(), store_bytes(&args.store.dir, |_| true).into());
+    object.insert("failed".to_owned(), stats.failed.clone().into());
+    let damaged: Vec<serde_json::Value> = stats.damaged.iter().map(to_json).collect();
+    object.insert("damaged".to_owned(), damaged.into());
+    object.insert("warnings".to_owned(), db.warnings().into());
+    let trees = db.tree_stats();
+    let trees = trees.iter().map(|tree| tree_json(tree, Look::at(db, tree).as_ref()));
+    object.insert("by_tree".to_owned(), trees.collect());
+    Ok(writeln!(out, "{}", serde_json::Value::from(object))?)
 }
 
 /// What is known of the part of a tree that is in pages.
@@ -135,10 +186,9 @@ fn print_tree(tree: &TreeStats, look: Option<&Look>, out: &mut impl Write) -> Re
 fn sizes_line(sizes: &TreeSizes, codec: &str) -> String {
     let (raw, encoded, disk) =
         [sizes.raw_bytes, sizes.encoded_bytes, sizes.disk_bytes].map(size).into();
-    let (rows, leaves) = (grouped(sizes.leaf_rows), grouped(sizes.leaves));
-    let mut line = format!(
-        "{rows} rows in {leaves} leaves: {raw} encoded as {encoded} ({codec}), {disk} on disk"
-    );
+    let (rows, leaves) = (count_of(sizes.leaf_rows, "row"), grouped(sizes.leaves));
+    let mut line =
+        format!("{rows} in {leaves} leaves: {raw} encoded as {encoded} ({codec}), {disk} on disk");
     let more = [
         (sizes.blob_bytes, "of it long values"),
         (sizes.buffered_bytes, "on the way to leaves"),
@@ -240,8 +290,4 @@ fn to_json(range: &DamagedRange) -> serde_json::Value {
     serde_json::json!({
         "tree": tree, "from": bound(from), "to": bound(to), "offset": offset, "why": why,
     })
-}
-
-fn words(name: &str) -> String {
-    name.replace('_', " ")
 }

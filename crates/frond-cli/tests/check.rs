@@ -9,9 +9,9 @@ use common::Place;
 #[test]
 fn a_clean_store_passes_the_check_and_inspect_shows_its_shape() {
     let place = Place::loaded(20_000);
-    for mode in [&["check", "STORE"][..], &["check", "STORE", "--quick"]] {
-        assert!(place.ok(mode).contains("clean:"));
-    }
+    assert!(place.ok(&["check", "STORE"]).starts_with("clean: "));
+    let quick = place.ok(&["check", "STORE", "--quick"]);
+    assert!(quick.starts_with("the quick check found no damage; it read no rows: "), "{quick}");
     let json: serde_json::Value =
         serde_json::from_str(&place.ok(&["check", "STORE", "--json"])).expect("JSON");
     assert_eq!(json["clean"], true);

@@ -28,7 +28,7 @@ fn control_paragraphs_become_rows_and_an_index() {
     let place = Place::new();
     let file = place.write("packages.control", PACKAGES);
     let out = place.ok(&["load", "STORE", "pkgs", &file, "--key", "Package", "--index", "Section"]);
-    assert!(out.starts_with("3 rows (168 B) into \"pkgs\" with 1 index in "), "{out}");
+    assert!(out.starts_with("3 rows (168 B) into \"pkgs\" with 1 index"), "{out}");
     assert_eq!(
         place.ok(&["get", "STORE", "pkgs", "zsh"]),
         "Package: zsh\nVersion: 5.9\nSection: shells\nDescription: shell with lots of features\n It \
@@ -60,7 +60,7 @@ fn fields_that_first_appear_late_are_kept() {
     let file = place.write("rows.jsonl", text);
     place.ok(&["load", "STORE", "t", &file, "--key", "id:int", "--batch", "1"]);
     assert_eq!(place.ok(&["get", "STORE", "t", "2"]), "id: 2\nb: late\n");
-    assert_eq!(lines(&place.ok(&["scan", "STORE", "t"])), ["1\tx", "2\t\tb: late"]);
+    assert_eq!(lines(&place.ok(&["scan", "STORE", "t"])), ["1\tx", "2\t\\N\tb: late"]);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn integers_sort_numerically() {
     let file = place.write("t2.csv", "id,v\n11,a\nten,b\n");
     assert_eq!(
         place.fails(2, &["load", "STORE", "t", &file]),
-        "line 3: column \"id\" is not an integer of 64 bits; nothing is loaded"
+        "line 3: column \"id\" has \"ten\", which is not a 64-bit integer; nothing was loaded"
     );
 }
 
@@ -94,7 +94,7 @@ fn rows_without_a_key_are_numbered() {
 fn malformed_first_batch_creates_nothing() {
     let place = Place::new();
     for (name, text, says) in [
-        ("a.csv", "a,b\n1,2\n1,2,3\n", "line 3: 3 fields, and 2 columns have names"),
+        ("a.csv", "a,b\n1,2\n1,2,3\n", "line 3: the record has 3 fields, the header names 2"),
         ("b.csv", "a,b\n1,\"2\n", "line 2: a quote is opened and never closed"),
         (
             "c.jsonl",
@@ -106,7 +106,7 @@ fn malformed_first_batch_creates_nothing() {
         let file = place.write(name, text);
         let message = place.fails(2, &["load", "STORE", "t", &file]);
         assert!(message.starts_with(says.split(" at column").next().expect("words")), "{message}");
-        assert!(message.ends_with("; nothing is loaded"), "{message}");
+        assert!(message.ends_with("; nothing was loaded"), "{message}");
         assert!(!place.path("store").exists());
     }
 }
@@ -117,7 +117,7 @@ fn failing_batch_is_not_committed() {
     let file = place.write("t.csv", "id\n1\n2\n3\n4\n5\nbad,row\n");
     assert_eq!(
         place.fails(2, &["load", "STORE", "t", &file, "--key", "id", "--batch", "2"]),
-        "line 7: 2 fields, and 1 columns have names; 4 rows before it are loaded (go on after them \
+        "line 7: the record has 2 fields, the header names 1; 4 rows before it were loaded (continue after them \
          with --skip 4)"
     );
     assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "4\n");
@@ -134,7 +134,7 @@ fn a_duplicate_key_stops_the_load_at_its_line() {
     let again = place.write("again.csv", "id,v\n3,c\n2,z\n");
     assert_eq!(
         place.fails(2, &["load", "STORE", "t", &again]),
-        "line 3: a row with this key exists (--replace would replace it); nothing is loaded"
+        "line 3: a row with this key exists (--replace would replace it); nothing was loaded"
     );
     assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "2\n");
     assert_eq!(place.ok(&["scan", "STORE", "t.by_v", "--count"]), "2\n");
@@ -161,7 +161,7 @@ fn bulk_creates_the_same_trees_as_batches() {
     let place = Place::new();
     let mut text = "id,v\n".to_owned();
     for n in 0..3000 {
-        text += &format!("{},{}\n", n * 7919 % 3000, n % 17);
+        text += &format!("{},{}x\n", n * 7919 % 3000, n % 17);
     }
     let file = place.write("t.csv", &text);
     let call = ["load", "STORE", "t", &file, "--key", "id:int", "--index", "v"];
@@ -169,23 +169,23 @@ fn bulk_creates_the_same_trees_as_batches() {
     let in_batches = place.ok(&["dump", "STORE"]);
     std::fs::remove_dir_all(place.path("store")).unwrap();
     let said = place.ok(&[&call[..], &["--bulk", "--memory", "4MB"]].concat());
-    assert!(said.starts_with("3,000 rows"), "{said}");
+    assert!(said.starts_with("3000 rows"), "{said}");
     assert_eq!(place.ok(&["dump", "STORE"]), in_batches);
     place.ok(&["check", "STORE"]);
     // It can be loaded into as usual.
     let more = place.write("more.csv", "id,v\n5000,x\n");
     place.ok(&["load", "STORE", "t", &more]);
     let again = place.fails(2, &[&call[..], &["--bulk"]].concat());
-    assert_eq!(again, "tree \"t\" exists, and --bulk makes a new one; nothing is loaded");
+    assert_eq!(again, "tree \"t\" exists; --bulk creates a new one; nothing was loaded");
     let twice = place.write("twice.csv", "id,v\n7,c\n8,x\n7,d\n");
     let said =
         place.fails(2, &["load", "STORE", "u", &twice, "--key", "id", "--index", "v", "--bulk"]);
-    assert_eq!(said, "two rows have the key 7; nothing is loaded");
+    assert_eq!(said, "two rows have the key 7; nothing was loaded");
     let bad = place.write("bad.csv", format!("{text}1\n"));
     let said =
-        place.fails(2, &["load", "STORE", "u", &bad, "--key", "id", "--index", "v", "--bulk"]);
-    assert_eq!(said, "line 3002: 1 fields, and 2 columns have names; nothing is loaded");
-    assert_eq!(lines(&place.ok(&["scan", "STORE", "t", "--count"])), ["3,001"]);
+        place.fails(2, &["load", "STORE", "u", &bad, "--key", "id:int", "--index", "v", "--bulk"]);
+    assert_eq!(said, "line 3002: the record has 1 field, the header names 2; nothing was loaded");
+    assert_eq!(lines(&place.ok(&["scan", "STORE", "t", "--count"])), ["3001"]);
     assert!(!place.ok(&["dump", "STORE"]).lines().any(|line| line.starts_with('u')));
     let ack = ["load", "STORE", "u", &file, "--bulk", "--ack", "x"];
     assert!(place.fails(2, &ack).contains("cannot be used with"));
@@ -235,7 +235,7 @@ fn invalid_calls_print_one_line_and_change_nothing() {
         (&["load", "STORE", "t", &file, "--index", "a,a"], "--index names column \"a\" twice"),
         (
             &["load", "STORE", "t", &plain],
-            "say with --format what the input is: csv, tsv, json or control",
+            "--format must name the format of this input: csv, tsv, json or control",
         ),
         (
             &["load", "STORE", "t", "/no/such.csv"],
@@ -251,7 +251,7 @@ fn invalid_calls_print_one_line_and_change_nothing() {
         ),
         (
             &["load", "STORE", "t", &file, "--memory", "lots"],
-            "invalid value 'lots' for '--memory <SIZE>': \"lots\" is no size; write for example 64M (see `frond help`)",
+            "invalid value 'lots' for '--memory <SIZE>': \"lots\" is not a size; write for example 64M (see `frond help`)",
         ),
         (
             &["load", "STORE", "t", &file, "--frobnicate"],
@@ -282,7 +282,7 @@ fn later_loads_must_use_the_columns_of_the_first() {
     let other = place.write("u.csv", "id,w\n2,b\n");
     assert_eq!(
         place.fails(2, &["load", "STORE", "t", &other]),
-        "line 2: the tree has no column \"w\"; nothing is loaded"
+        "line 2: the tree has no column \"w\"; nothing was loaded"
     );
     assert_eq!(
         place.fails(2, &["load", "STORE", "t", &file, "--key", "v"]),
@@ -300,8 +300,8 @@ fn non_text_bytes_are_loaded_and_shown_escaped() {
     place.ok(&["load", "STORE", "t", &file, "--key", "id"]);
     assert_eq!(place.ok(&["scan", "STORE", "t"]), "k\\xff\t\\x00\\xfe\\\\\n");
     assert_eq!(
-        place.ok(&["dump", "STORE", "t"]),
-        "t\tk\\xff\\x00\\x01\t\\x01\\x03\\x00\\xfe\\\\\n"
+        lines(&place.ok(&["dump", "STORE", "t"]))[1],
+        "t\tk\\xff\\x00\\x01\t\\x01\\x03\\x00\\xfe\\\\"
     );
 }
 
@@ -312,7 +312,10 @@ fn get_reports_missing_keys_trees_and_columns() {
     place.ok(&["load", "STORE", "t", &file, "--key", "id"]);
     assert_eq!(place.fails(1, &["get", "STORE", "t", "2"]), "no such key in \"t\"");
     assert_eq!(place.fails(2, &["get", "STORE", "u", "2"]), "no tree \"u\"; there are: t");
-    assert_eq!(place.fails(2, &["get", "STORE", "t", "2", "3"]), "the key has 1 columns: id");
+    assert_eq!(
+        place.fails(2, &["get", "STORE", "t", "2", "3"]),
+        "the key has 1 column (id), and 2 were given"
+    );
     assert_eq!(
         place.fails(2, &["scan", "STORE", "t", "--columns", "w"]),
         "no column \"w\"; there are: id, v"
@@ -328,6 +331,7 @@ fn dump_is_sorted_by_tree_and_key() {
     let dump = place.ok(&["dump", "STORE"]);
     let words: Vec<(&str, &str)> = dump
         .lines()
+        .filter(|line| !line.starts_with('\t')) // describes a tree
         .map(|line| {
             let mut words = line.split('\t');
             (words.next().expect("a tree"), words.next().expect("a key"))

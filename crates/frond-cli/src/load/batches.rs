@@ -10,7 +10,7 @@ use frond::{Batch, Db};
 use crate::{
     fail::{Fail, Result},
     parse::Record,
-    rows::{RowBuilder, write_index_key},
+    rows::RowBuilder,
 };
 
 use super::{Args, records::Records, target::Target};
@@ -128,12 +128,8 @@ impl<'t> Loader<'t> {
             None => tree.get(key)?,
         };
         let Some(old) = old else { return Ok(()) };
-        let fields = header.decode(key, &old).map_err(Fail::Error)?;
-        let mut index_key = Vec::new();
-        for (index, column) in indexes.iter().zip(&header.indexes) {
-            let value = fields.iter().find(|(name, _)| *name == column.name);
-            let value = value.map(|(_, value)| value.as_slice());
-            write_index_key(column, value, key, &mut index_key).map_err(Fail::Error)?;
+        let index_keys = header.index_keys(key, &old).map_err(Fail::Error)?;
+        for (index, index_key) in indexes.iter().zip(index_keys) {
             self.batch.delete(index, &index_key)?;
         }
         Ok(())

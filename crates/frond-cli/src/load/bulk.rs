@@ -7,12 +7,13 @@ use frond::{BulkLoad, Db};
 use crate::{
     escape::escape,
     fail::{Fail, Result, error},
+    rows::index_name,
 };
 
 use super::{
     Args, Input,
     records::Records,
-    target::{index_name, index_options, must_be_left_over, new_header, tree_options},
+    target::{index_options, must_be_left_over, new_header, note_integers, tree_options},
 };
 
 /// Loads everything, and returns the number of rows. Calls `progress` from time to time.
@@ -23,16 +24,17 @@ pub fn load(
     mut progress: impl FnMut(&Input, u64),
 ) -> Result<u64> {
     let header = new_header(args, input)?;
-    if db.open_tree(&args.tree).is_ok() {
-        return error(format!("tree \"{}\" exists, and --bulk makes a new one", args.tree));
+    if db.open_tree(args.tree()).is_ok() {
+        return error(format!("tree \"{}\" exists; --bulk creates a new one", args.tree()));
     }
+    note_integers(args, input);
     let mut loads = Vec::with_capacity(1 + header.indexes.len());
     for column in &header.indexes {
-        let name = index_name(&args.tree, column);
+        let name = index_name(args.tree(), column);
         must_be_left_over(db, &name)?;
         loads.push(db.bulk_load(&name, index_options(args, &header, column))?);
     }
-    let mut tree = db.bulk_load(&args.tree, tree_options(args, &header))?;
+    let mut tree = db.bulk_load(args.tree(), tree_options(args, &header))?;
     let mut records = Records::new(&header);
     let mut rows = 0;
     while let Some((record, names)) = input.next()? {
@@ -47,6 +49,9 @@ pub fn load(
         }
         rows += 1;
         if rows % 1000 == 0 {
+            if super::interrupt::is_requested() {
+                return Err(Fail::Interrupted("interrupted; nothing was loaded".to_owned()));
+            }
             progress(input, rows);
         }
     }

@@ -15,6 +15,7 @@ use std::{
 use crate::{
     fail::{Fail, Result, error},
     parse::{self, Format, ParseError, Record, Source},
+    rows::integer,
 };
 
 use super::Args;
@@ -29,6 +30,8 @@ pub struct Input {
     held: VecDeque<Record>,
     current: Record,
     length: Option<u64>,
+    /// Bytes of the records that were skipped.
+    skipped: u64,
 }
 
 impl Input {
@@ -36,10 +39,13 @@ impl Input {
     pub fn open(args: &Args) -> Result<Self> {
         let path = args.file.as_deref().filter(|path| *path != Path::new("-"));
         let Some(format) = args.format.or_else(|| path.and_then(Format::of_path)) else {
-            return error("say with --format what the input is: csv, tsv, json or control");
+            return error("--format must name the format of this input: csv, tsv, json or control");
         };
         if args.columns.is_some() && !matches!(format, Format::Csv | Format::Tsv) {
             return error("--columns is for CSV and TSV; other records name their fields");
+        }
+        if args.null.is_some() && format != Format::Csv {
+            return error("--null is for CSV; TSV has \\N and JSON null, and control no null");
         }
         let (input, length): (Box<dyn io::BufRead>, _) = match path {
             None => (Box::new(BufReader::with_capacity(256 << 10, io::stdin())), None),
@@ -55,13 +61,23 @@ impl Input {
                 (Box::new(BufReader::with_capacity(256 << 10, file)), length)
             }
         };
-        let source = parse::open(format, input, args.columns.as_deref()).map_err(malformed)?;
-        let mut input =
-            Self { source, format, held: VecDeque::new(), current: Record::default(), length };
+        let source = parse::open(format, input, args.columns.as_deref(), args.null.as_deref())
+            .map_err(malformed)?;
+        let mut input = Self {
+            source,
+            format,
+            held: VecDeque::new(),
+            current: Record::default(),
+            length,
+            skipped: 0,
+        };
         for _ in 0..args.skip {
             if !input.source.next(&mut input.current).map_err(malformed)? {
                 return error(format!("the input has fewer than {} records", args.skip));
             }
+        }
+        if args.skip > 0 {
+            input.skipped = input.source.position();
         }
         Ok(input)
     }
@@ -106,14 +122,33 @@ impl Input {
         matches!(self.format, Format::Json | Format::Control)
     }
 
-    /// Bytes read.
+    /// Bytes of the records that were loaded.
     pub fn position(&self) -> u64 {
-        self.source.position()
+        self.source.position() - self.skipped
     }
 
-    /// Bytes of the whole input, if it is a file.
+    /// True if all values of a column that are held back are integers which text does not order as
+    /// numbers.
+    pub fn holds_integers(&self, column: &str) -> bool {
+        let Some(number) = self.names().iter().position(|name| name == column) else {
+            return false;
+        };
+        let mut lengths = None;
+        for record in &self.held {
+            for (_, value) in record.fields().filter(|(name, _)| *name as usize == number) {
+                if integer(value).is_none() {
+                    return false;
+                }
+                let (least, most) = lengths.unwrap_or((value.len(), value.len()));
+                lengths = Some((value.len().min(least), value.len().max(most)));
+            }
+        }
+        lengths.is_some_and(|(least, most)| least < most)
+    }
+
+    /// Bytes of all records to load, if the input is a file.
     pub fn length(&self) -> Option<u64> {
-        self.length
+        Some(self.length? - self.skipped)
     }
 }
 

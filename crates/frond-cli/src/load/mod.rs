@@ -7,6 +7,8 @@
 //! | `records.rs` | keys and rows of records |
 //! | `bulk.rs` | `--bulk`: everything at once into new trees |
 //! | `batches.rs` | rows into atomic batches, duplicates, `--replace` |
+//! | `dump.rs` | `--dump`: the trees of a dump |
+//! | `interrupt.rs` | Ctrl-C |
 //! | `ledger.rs` | what has been acknowledged, line by line |
 //! | `verify.rs` | checks that everything is present that the ledger lists |
 //!
@@ -17,20 +19,25 @@
 
 mod batches;
 mod bulk;
+mod dump;
 mod input;
+mod interrupt;
 mod ledger;
 mod records;
 mod target;
 mod verify;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use frond::{Db, Durability, Options, SizeClass};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    common::{StoreArgs, grouped, open, say, size, store_bytes},
-    fail::{Fail, Result},
+    common::{StoreArgs, count_of, grouped, open, parse_class, say, size, store_bytes},
+    fail::{Fail, Result, error},
     parse::Format,
     rows::KeyColumn,
 };
@@ -42,27 +49,42 @@ use input::Input;
 ///
 /// The records become tree TREE, and each --index a tree TREE.by_COLUMN. Rows are committed in
 /// batches. If a record is malformed, the error names its line, its batch is not committed, and
-/// what was committed before stays.
+/// what was committed before stays. After Ctrl-C, the batch is committed and the command prints how
+/// to continue.
+///
+/// Values are text. In keys and indexes, NAME:int, NAME:float and NAME:time are ordered as numbers
+/// and times, and NAME:desc has the greatest first; types can be combined (at:time:desc).
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  frond load shop.db orders orders.csv --key id:int --index country
+  frond load shop.db orders more.csv
+  frond load web.db log access.jsonl --key at:time:desc,id:int --bulk
+  apt-cache dumpavail | frond load pkgs.db pkgs --format control --key Package,Version
+  frond load copy.db --dump shop.dump")]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
     /// Tree to load into; it is created if it does not exist
-    tree: String,
+    #[arg(required_unless_present = "dump")]
+    tree: Option<String>,
     /// File to read (default, or `-`: standard input)
     file: Option<PathBuf>,
     /// Input format (default: by the file name)
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Key columns; NAME:int for integers (default: number the rows)
+    /// Key columns, as NAME or NAME:TYPE (default: number the rows)
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', value_parser = KeyColumn::parse)]
     key: Vec<KeyColumn>,
-    /// Column to index; can be repeated
+    /// Column to index, as NAME or NAME:TYPE; can be repeated
     #[arg(long, value_name = "COLUMN", value_delimiter = ',', value_parser = KeyColumn::parse)]
     index: Vec<KeyColumn>,
     /// Column names, for CSV or TSV input whose first line does not have them
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Option<Vec<String>>,
+    /// CSV: unquoted text that stands for null; '' for empty fields
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    null: Option<String>,
     /// Rows per commit
     #[arg(long, value_name = "ROWS", default_value_t = 1000,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -85,6 +107,11 @@ pub struct Args {
     /// Append a line to this file after each acknowledged batch
     #[arg(long, value_name = "FILE")]
     ack: Option<PathBuf>,
+    /// Load the trees of this file, which `frond dump` wrote (- for standard input); all or none
+    #[arg(long, value_name = "FILE", conflicts_with_all =
+        ["tree", "file", "format", "key", "index", "columns", "null", "ack", "replace", "verify",
+         "batch", "bulk", "skip", "class"])]
+    dump: Option<PathBuf>,
     /// Load nothing; verify that all rows acknowledged in this ledger (from --ack) exist
     #[arg(long, value_name = "LEDGER", conflicts_with_all = ["ack", "replace"])]
     verify: Option<PathBuf>,
@@ -99,17 +126,21 @@ fn parse_durability(text: &str) -> Result<Durability, String> {
     }
 }
 
-fn parse_class(text: &str) -> Result<SizeClass, String> {
-    match text {
-        "fast" => Ok(SizeClass::Fast),
-        "default" => Ok(SizeClass::Default),
-        "small" => Ok(SizeClass::Small),
-        _ => Err("it is fast, default or small".to_owned()),
+impl Args {
+    /// The tree to load into.
+    fn tree(&self) -> &str {
+        self.tree.as_deref().unwrap_or_default()
     }
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> Result {
+    if let Some(path) = &args.dump {
+        return dump::run(&args, path);
+    }
+    if args.file.is_none() && Path::new(args.tree()).is_file() {
+        return error(format!("\"{}\" is a file; the name of a tree comes before it", args.tree()));
+    }
     let mut input = Input::open(&args)?;
     if let Some(ledger) = &args.verify {
         return verify::run(&args, &mut input, ledger);
@@ -122,6 +153,7 @@ pub fn run(args: Args) -> Result {
     }
     let options = Options::new().cache_size(args.store.memory).durability(args.durability);
     let db = open(&args.store.dir, options)?;
+    interrupt::catch()?;
     let outcome = load(&args, &db, &mut input);
     for range in &db.stats().damaged {
         eprintln!("frond: warning: degraded: {}", crate::stats::line(range));
@@ -148,6 +180,14 @@ fn load(args: &Args, db: &Db, input: &mut Input) -> Result<String> {
     let bar = progress(input);
     let mut loaded = 0;
     loop {
+        if interrupt::is_requested() {
+            bar.finish_and_clear();
+            let rows = args.skip + loaded;
+            return Err(Fail::Interrupted(format!(
+                "interrupted: {} loaded; continue with --skip {rows}",
+                count_of(loaded, "row")
+            )));
+        }
         let rows = match fill(input, &mut loader).and_then(|()| loader.commit(db)) {
             Ok(0) => break,
             Ok(rows) => rows,
@@ -167,19 +207,20 @@ fn load(args: &Args, db: &Db, input: &mut Input) -> Result<String> {
 }
 
 fn summary(args: &Args, input: &Input, indexes: usize, loaded: u64, time: Duration) -> String {
-    let seconds = time.as_secs_f64().max(0.001);
     let indexes = match indexes {
         0 => String::new(),
         1 => " with 1 index".to_owned(),
         more => format!(" with {more} indexes"),
     };
-    format!(
-        "{} rows ({}) into \"{}\"{indexes} in {seconds:.1} s: {} rows/s",
-        grouped(loaded),
-        size(input.position()),
-        args.tree,
-        grouped((loaded as f64 / seconds) as u64),
-    )
+    // The rate of a moment means nothing.
+    let rate = match time.as_secs_f64() {
+        seconds if seconds < 0.5 => String::new(),
+        seconds => {
+            format!(" in {seconds:.1} s: {} rows/s", grouped((loaded as f64 / seconds) as u64))
+        }
+    };
+    let (rows, bytes) = (count_of(loaded, "row"), size(input.position()));
+    format!("{rows} ({bytes}) into \"{}\"{indexes}{rate}", args.tree())
 }
 
 /// Puts the next batch of records into the loader.
@@ -195,10 +236,10 @@ fn fill(input: &mut Input, loader: &mut Loader<'_>) -> Result {
 fn stopped_at(fail: Fail, rows: u64) -> Fail {
     match fail {
         Fail::Error(why) if rows > 0 => Fail::Error(format!(
-            "{why}; {} rows before it are loaded (go on after them with --skip {rows})",
-            grouped(rows)
+            "{why}; {} before it were loaded (continue after them with --skip {rows})",
+            count_of(rows, "row")
         )),
-        Fail::Error(why) => Fail::Error(format!("{why}; nothing is loaded")),
+        Fail::Error(why) => Fail::Error(format!("{why}; nothing was loaded")),
         other => other,
     }
 }
@@ -225,6 +266,6 @@ fn show_progress(bar: &ProgressBar, args: &Args, input: &Input, loaded: u64, tim
         grouped(loaded),
         grouped(rate),
         size(input.position()),
-        size(store_bytes(&args.store.dir)),
+        size(store_bytes(&args.store.dir, |_| true)),
     ));
 }

@@ -7,7 +7,7 @@ use frond::{Db, Tree, TreeOptions};
 
 use crate::{
     fail::{Result, error},
-    rows::{Header, IndexHeader, KeyColumn, VERSION},
+    rows::{ColumnKind, Header, IndexHeader, KeyColumn, VERSION, index_name, list},
 };
 
 use super::{Args, Input};
@@ -22,7 +22,7 @@ pub struct Target {
 impl Target {
     /// Finds the tree, or creates it with the columns that the input has.
     pub fn open(db: &Db, args: &Args, input: &Input) -> Result<Self> {
-        match db.open_tree(&args.tree) {
+        match db.open_tree(args.tree()) {
             Ok(tree) => Self::found(db, tree, args),
             Err(frond::Error::NoSuchTree(_)) => Self::create(db, args, input),
             Err(other) => Err(other.into()),
@@ -31,12 +31,12 @@ impl Target {
 
     /// Finds the tree, which must exist.
     pub fn existing(db: &Db, args: &Args) -> Result<Self> {
-        Self::found(db, crate::common::open_tree(db, &args.tree)?, args)
+        Self::found(db, crate::common::open_tree(db, args.tree())?, args)
     }
 
     fn found(db: &Db, tree: Tree, args: &Args) -> Result<Self> {
         let Some(header) = Header::from_attributes(&tree.info().options.attributes) else {
-            return error(format!("tree \"{}\" exists and is none that `load` wrote", args.tree));
+            return error(format!("tree \"{}\" exists and was not written by `load`", args.tree()));
         };
         for (what, asked, has) in
             [("key", &args.key, &header.key), ("indexes", &args.index, &header.indexes)]
@@ -44,28 +44,29 @@ impl Target {
             if !asked.is_empty() && asked != has {
                 return error(format!(
                     "tree \"{}\" exists with other {what}: {}",
-                    args.tree,
-                    if has.is_empty() { "none".to_owned() } else { names(has) }
+                    args.tree(),
+                    list(has)
                 ));
             }
         }
         let indexes = header
             .indexes
             .iter()
-            .map(|column| db.open_tree(&index_name(&args.tree, column)))
+            .map(|column| db.open_tree(&index_name(args.tree(), column)))
             .collect::<frond::Result<_>>()?;
         Ok(Self { tree, indexes, header })
     }
 
     fn create(db: &Db, args: &Args, input: &Input) -> Result<Self> {
         let header = new_header(args, input)?;
+        note_integers(args, input);
         let mut indexes = Vec::with_capacity(header.indexes.len());
         for column in &header.indexes {
-            let name = index_name(&args.tree, column);
+            let name = index_name(args.tree(), column);
             must_be_left_over(db, &name)?;
             indexes.push(db.create_tree(&name, index_options(args, &header, column))?);
         }
-        let tree = db.create_tree(&args.tree, tree_options(args, &header))?;
+        let tree = db.create_tree(args.tree(), tree_options(args, &header))?;
         Ok(Self { tree, indexes, header })
     }
 }
@@ -95,18 +96,14 @@ pub fn tree_options(args: &Args, header: &Header) -> TreeOptions {
 
 /// The options of its index on a column.
 pub fn index_options(args: &Args, header: &Header, column: &KeyColumn) -> TreeOptions {
-    let about = IndexHeader { frond_index: VERSION, of: args.tree.clone(), column: column.clone() };
+    let about =
+        IndexHeader { frond_index: VERSION, of: args.tree().to_owned(), column: column.clone() };
     TreeOptions {
         size_class: args.class,
         attributes: serde_json::to_vec(&about).expect("a header has a JSON form"),
         key_layout: Some(header.index_layout(column)),
         ..TreeOptions::default()
     }
-}
-
-/// Name of a tree's index on a column.
-pub fn index_name(tree: &str, column: &KeyColumn) -> String {
-    format!("{tree}.by_{}", column.name)
 }
 
 /// The header of a new tree for this input.
@@ -118,8 +115,12 @@ pub fn new_header(args: &Args, input: &Input) -> Result<Header> {
     for (what, asked) in [("--key", &args.key), ("--index", &args.index)] {
         for (at, column) in asked.iter().enumerate() {
             if !columns.contains(&column.name) {
+                let types = match column.name.contains(':') {
+                    true => "; types are :int, :float, :time, :text and :desc",
+                    false => "",
+                };
                 return error(format!(
-                    "{what}: no column \"{}\"; there are: {}",
+                    "{what}: no column \"{}\"; there are: {}{types}",
                     column.name,
                     columns.join(", ")
                 ));
@@ -138,6 +139,15 @@ pub fn new_header(args: &Args, input: &Input) -> Result<Header> {
     })
 }
 
-fn names(columns: &[KeyColumn]) -> String {
-    columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ")
+/// Tells the user if a key or index column holds integers, but is to be ordered as text.
+pub fn note_integers(args: &Args, input: &Input) {
+    for column in args.key.iter().chain(&args.index) {
+        if column.kind == ColumnKind::Text && input.holds_integers(&column.name) {
+            let name = &column.name;
+            eprintln!(
+                "frond: note: column \"{name}\" holds integers and is ordered as text, so that 10 \
+                 comes before 9; {name}:int orders it by number"
+            );
+        }
+    }
 }

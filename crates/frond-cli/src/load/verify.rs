@@ -52,7 +52,7 @@ pub fn run(args: &Args, input: &mut Input, path: &Path) -> Result {
         return differs(format!(
             "\"{}\" has {rows} rows; {acknowledged} were acknowledged, and {on_its_way} may have \
              been on their way",
-            args.tree
+            args.tree()
         ));
     }
     for index in &target.indexes {

@@ -26,11 +26,19 @@ pub struct Delimited {
     line: Vec<u8>,
     columns: Columns,
     quotes: bool,
+    /// The unquoted text that stands for null in CSV.
+    null: Option<Vec<u8>>,
 }
 
 impl Delimited {
-    pub fn csv(lines: Lines, names: Option<&[String]>) -> Result<Self, ParseError> {
-        Self::open(lines, names, true)
+    pub fn csv(
+        lines: Lines,
+        names: Option<&[String]>,
+        null: Option<&str>,
+    ) -> Result<Self, ParseError> {
+        // The names of the columns are read without it.
+        let source = Self::open(lines, names, true)?;
+        Ok(Self { null: null.map(|null| null.as_bytes().to_vec()), ..source })
     }
 
     pub fn tsv(lines: Lines, names: Option<&[String]>) -> Result<Self, ParseError> {
@@ -39,7 +47,7 @@ impl Delimited {
 
     fn open(lines: Lines, names: Option<&[String]>, quotes: bool) -> Result<Self, ParseError> {
         let columns = Columns::default();
-        let mut source = Self { lines, line: Vec::new(), columns, quotes };
+        let mut source = Self { lines, line: Vec::new(), columns, quotes, null: None };
         let mut header = Record::default();
         let names = match names {
             Some(names) => names.to_vec(),
@@ -83,15 +91,20 @@ impl Delimited {
     fn split_csv(&mut self, record: &mut Record) -> Result<(), ParseError> {
         let mut at = 0;
         for column in 0.. {
+            let mut name = column;
             if self.line.get(at) == Some(&b'"') {
                 at = self.quoted(at + 1, record)?;
             } else {
                 let rest = trim_end(self.line.get(at..).unwrap_or_default());
                 let length = memchr(b',', rest).unwrap_or(rest.len());
-                record.bytes.extend_from_slice(rest.get(..length).unwrap_or_default());
+                let field = rest.get(..length).unwrap_or_default();
+                match self.null.as_deref() == Some(field) {
+                    true => name = MISSING,
+                    false => record.bytes.extend_from_slice(field),
+                }
                 at += length;
             }
-            record.end_field(column);
+            record.end_field(name);
             match self.line.get(at) {
                 Some(b',') => at += 1,
                 _ => break,
@@ -182,7 +195,8 @@ impl Source for Delimited {
         }
         let (fields, columns) = (record.fields.len(), self.columns.names().len());
         if fields != columns {
-            let why = format!("{fields} fields, and {columns} columns have names");
+            let plural = if fields == 1 { "" } else { "s" };
+            let why = format!("the record has {fields} field{plural}, the header names {columns}");
             return Err(wrong(record.line, why));
         }
         record.fields.retain(|(name, _)| *name != MISSING);

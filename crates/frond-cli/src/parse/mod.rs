@@ -8,7 +8,7 @@
 //! 1. A record that is not well-formed is an error that names its line; nothing is guessed, dropped
 //!    or truncated. Any bytes result in records or one error, never in a panic.
 //! 2. Memory: one record of at most `lines::RECORD_BYTES_MAX`, and at most [`COLUMNS_MAX`] names.
-//! 3. A field that is missing (not in the header's range, JSON null, `\N`) is different from an
+//! 3. A field that is missing (JSON null, `\N`, the null of CSV) is different from an
 //!    empty one.
 //!
 //! Threads: one reader each.
@@ -171,15 +171,16 @@ pub trait Source {
 }
 
 /// Starts reading. `names` are the columns of a CSV or TSV input whose first line does not name
-/// them.
+/// them; `null` is the unquoted text that stands for null in CSV.
 pub fn open(
     format: Format,
     input: Box<dyn BufRead>,
     names: Option<&[String]>,
+    null: Option<&str>,
 ) -> Result<Box<dyn Source>, ParseError> {
     let lines = lines::Lines::new(input);
     Ok(match format {
-        Format::Csv => Box::new(delimited::Delimited::csv(lines, names)?),
+        Format::Csv => Box::new(delimited::Delimited::csv(lines, names, null)?),
         Format::Tsv => Box::new(delimited::Delimited::tsv(lines, names)?),
         Format::Json => Box::new(json::JsonLines::new(lines)),
         Format::Control => Box::new(control::Control::new(lines)),

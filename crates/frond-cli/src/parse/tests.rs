@@ -11,7 +11,7 @@ type Row = Vec<(String, String)>;
 /// All records of a text, read through a buffer of `piece` bytes, or the first error.
 fn read(format: Format, text: &[u8], piece: usize) -> Result<Vec<(u64, Row)>, ParseError> {
     let input = BufReader::with_capacity(piece, Cursor::new(text.to_vec()));
-    let mut source = open(format, Box::new(input), None)?;
+    let mut source = open(format, Box::new(input), None, None)?;
     let (mut rows, mut record) = (Vec::new(), Record::default());
     while source.next(&mut record)? {
         let names = source.columns().names();
@@ -70,7 +70,7 @@ fn csv_may_begin_with_a_byte_order_mark_and_end_without_a_line_end() {
 fn malformed_csv_is_reported_with_its_line() {
     assert_eq!(
         error(Format::Csv, b"a,b\n1,2\n1,2,3\n"),
-        "line 3: 3 fields, and 2 columns have names"
+        "line 3: the record has 3 fields, the header names 2"
     );
     assert_eq!(
         error(Format::Csv, b"a,b\n1,\"2\n3,4\n5,6\n"),
@@ -95,7 +95,7 @@ fn malformed_csv_is_reported_with_its_line() {
 #[test]
 fn csv_values_may_be_any_bytes() {
     let input = Cursor::new(b"id,v\n1,\xff\xfe\x00\n".to_vec());
-    let mut source = open(Format::Csv, Box::new(input), None).expect("a header");
+    let mut source = open(Format::Csv, Box::new(input), None, None).expect("a header");
     let mut record = Record::default();
     assert_eq!(source.next(&mut record), Ok(true));
     assert_eq!(record.fields().collect::<Vec<_>>(), [(0, &b"1"[..]), (1, &b"\xff\xfe\x00"[..])]);
@@ -105,7 +105,8 @@ fn csv_values_may_be_any_bytes() {
 fn csv_columns_may_be_named_by_the_caller() {
     let names = ["x".to_owned(), "y".to_owned()];
     let input = Cursor::new(b"1,2\n".to_vec());
-    let mut source = open(Format::Csv, Box::new(input), Some(&names)).expect("names are good");
+    let mut source =
+        open(Format::Csv, Box::new(input), Some(&names), None).expect("names are good");
     let mut record = Record::default();
     assert_eq!(source.next(&mut record), Ok(true));
     assert_eq!(record.line, 1);
@@ -125,7 +126,7 @@ fn endless_record_is_refused_in_bounded_memory() {
         (Format::Json, b"{\""),
         (Format::Control, b"A: "),
     ] {
-        let mut source = open(format, text(start), None).expect("it begins well");
+        let mut source = open(format, text(start), None, None).expect("it begins well");
         let error = source.next(&mut record).expect_err("endless").to_string();
         assert!(error.contains("a record has more than 16777216 bytes"), "{format:?}: {error}");
     }
@@ -140,7 +141,10 @@ fn tsv_escapes_and_nulls() {
             (3, row(&[("a", ""), ("b", ""), ("c", "\"")])),
         ]
     );
-    assert_eq!(error(Format::Tsv, b"a\tb\n1\n"), "line 2: 1 fields, and 2 columns have names");
+    assert_eq!(
+        error(Format::Tsv, b"a\tb\n1\n"),
+        "line 2: the record has 1 field, the header names 2"
+    );
 }
 
 #[test]
@@ -268,4 +272,24 @@ proptest! {
             .collect();
         prop_assert_eq!(read, table);
     }
+}
+
+/// Only unquoted text is null.
+#[test]
+fn csv_has_the_null_that_was_named() {
+    let values = |null| {
+        let input = Cursor::new("a,b\n,\"\"\nNULL,x\n");
+        let mut source = open(Format::Csv, Box::new(input), None, null).expect("a header");
+        let (mut all, mut record) = (Vec::new(), Record::default());
+        while source.next(&mut record).expect("well-formed") {
+            let fields = record.fields().map(|(name, value)| (name, value.to_vec()));
+            all.push(fields.collect::<Vec<_>>());
+        }
+        all
+    };
+    let field = |name, value: &str| (name, value.as_bytes().to_vec());
+    let second = vec![field(0, "NULL"), field(1, "x")];
+    assert_eq!(values(None), [vec![field(0, ""), field(1, "")], second.clone()]);
+    assert_eq!(values(Some("")), [vec![field(1, "")], second]);
+    assert_eq!(values(Some("NULL")), [vec![field(0, ""), field(1, "")], vec![field(1, "x")]]);
 }

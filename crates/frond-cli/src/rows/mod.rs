@@ -4,14 +4,15 @@
 //! The **header** is JSON in the attributes of the tree: the names of the columns, which of them
 //! are the key and which are indexed. It is fixed when the tree is created.
 //!
-//! A **key** holds the key columns as a tuple: strings as text columns, or 64-bit integers; without
-//! key columns it is the number of the row (`u64`). Key columns are not repeated in the row.
+//! A **key** holds the key columns as a tuple: text, 64-bit integers, floats, or times as
+//! microseconds since 1970 (`i64`), each ascending or descending; without key columns it is the
+//! number of the row (`u64`). Text and integers of the key are not repeated in the row.
 //!
 //! A **row** is column-wise:
 //!
 //! | part | bytes |
 //! |---|---|
-//! | presence | one bit per column outside the key, in order, lowest bit first; whole bytes |
+//! | presence | one bit per column in the row, in order, lowest bit first; whole bytes |
 //! | columns | for each of them LEB128 length and the bytes; a missing one has length 0 |
 //! | more | if the header says so: LEB128 length, then names and values as below |
 //!
@@ -28,6 +29,10 @@
 
 use frond::{End, Hint, Layout, Part, tuple};
 use serde::{Deserialize, Serialize};
+
+mod column;
+
+pub use column::{ColumnKind, KeyColumn, integer, list};
 
 /// What a loaded tree stores about itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -55,91 +60,12 @@ pub struct IndexHeader {
     pub column: KeyColumn,
 }
 
-/// A column of a key or an index.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct KeyColumn {
-    /// Its name.
-    pub name: String,
-    /// How it is encoded in keys.
-    #[serde(default)]
-    pub kind: ColumnKind,
-}
-
-/// How a column is encoded in keys.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ColumnKind {
-    /// As text, in the order of its bytes.
-    #[default]
-    Text,
-    /// As an integer of 64 bits, in the order of numbers.
-    Int,
-}
-
 /// Version of header and rows.
 pub const VERSION: u32 = 1;
 
-impl KeyColumn {
-    /// Reads `NAME` or `NAME:int`.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let (name, kind) = match text.rsplit_once(':') {
-            Some((name, "int")) => (name, ColumnKind::Int),
-            Some((name, "text")) => (name, ColumnKind::Text),
-            _ => (text, ColumnKind::Text),
-        };
-        match name.is_empty() {
-            true => Err("a column needs a name".to_owned()),
-            false => Ok(Self { name: name.to_owned(), kind }),
-        }
-    }
-
-    /// Appends the value as a part of a key.
-    pub fn write(&self, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-        use tuple::KeyPart;
-        match self.kind {
-            ColumnKind::Text => value.write(out),
-            ColumnKind::Int => integer(value)
-                .ok_or_else(|| format!("column \"{}\" is not an integer of 64 bits", self.name))?
-                .write(out),
-        }
-        Ok(())
-    }
-
-    fn describe(&self, optional: bool, parts: &mut Vec<Part>) {
-        use tuple::KeyPart;
-        match (self.kind, optional) {
-            (ColumnKind::Text, false) => <[u8]>::describe(false, parts),
-            (ColumnKind::Text, true) => Option::<&[u8]>::describe(false, parts),
-            (ColumnKind::Int, false) => i64::describe(false, parts),
-            (ColumnKind::Int, true) => Option::<i64>::describe(false, parts),
-        }
-    }
-
-    fn read(&self, reader: &mut tuple::KeyReader<'_>) -> frond::Result<Vec<u8>> {
-        use tuple::ReadKeyPart;
-        match self.kind {
-            ColumnKind::Text => Vec::read(reader),
-            ColumnKind::Int => i64::read(reader).map(|number| number.to_string().into_bytes()),
-        }
-    }
-
-    fn read_optional(&self, reader: &mut tuple::KeyReader<'_>) -> frond::Result<Option<Vec<u8>>> {
-        use tuple::ReadKeyPart;
-        match self.kind {
-            ColumnKind::Text => Option::read(reader),
-            ColumnKind::Int => {
-                Ok(Option::<i64>::read(reader)?.map(|number| number.to_string().into_bytes()))
-            }
-        }
-    }
-}
-
-/// Parses the integer in this text, if it is written in canonical form: key columns are stored only
-/// in the key, and must be restored exactly.
-fn integer(text: &[u8]) -> Option<i64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let number: i64 = text.parse().ok()?;
-    (number.to_string() == text).then_some(number)
+/// Name of a tree's index on a column.
+pub fn index_name(tree: &str, column: &KeyColumn) -> String {
+    format!("{tree}.by_{}", column.name)
 }
 
 /// A field of a row: name and value.
@@ -157,9 +83,11 @@ impl Header {
         serde_json::to_vec(self).expect("names and numbers have a JSON form")
     }
 
-    /// Numbers of the columns that are in the row, in order: all that are not in the key.
+    /// Numbers of the columns that are in the row, in order: all that a key does not restore.
     pub fn row_columns(&self) -> Vec<usize> {
-        let in_key = |name: &String| self.key.iter().any(|column| column.name == *name);
+        let in_key = |name: &String| {
+            self.key.iter().any(|column| column.name == *name && column.is_restored_from_key())
+        };
         (0..self.columns.len()).filter(|&at| !in_key(&self.columns[at])).collect()
     }
 
@@ -200,7 +128,9 @@ impl Header {
     pub fn decode(&self, key: &[u8], row: &[u8]) -> Result<Vec<Field>, String> {
         let mut fields: Vec<Option<Vec<u8>>> = vec![None; self.columns.len()];
         for (column, value) in self.key.iter().zip(self.decode_key(key)?) {
-            if let Some(at) = self.columns.iter().position(|name| *name == column.name) {
+            if column.is_restored_from_key()
+                && let Some(at) = self.columns.iter().position(|name| *name == column.name)
+            {
                 fields[at] = Some(value);
             }
         }
@@ -229,6 +159,18 @@ impl Header {
             true => Ok(fields),
             false => Err("bytes follow the last column".to_owned()),
         }
+    }
+
+    /// The keys of the row (`key`, `row`) in the indexes, in their order.
+    pub fn index_keys(&self, key: &[u8], row: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        let fields = self.decode(key, row)?;
+        let keys = self.indexes.iter().map(|column| {
+            let value = fields.iter().find(|(name, _)| *name == column.name);
+            let mut index_key = Vec::new();
+            write_index_key(column, value.map(|(_, value)| value.as_slice()), key, &mut index_key)?;
+            Ok(index_key)
+        });
+        keys.collect()
     }
 
     /// The values of the key columns.
@@ -260,27 +202,42 @@ impl Header {
         Ok((value, reader.rest()))
     }
 
-    /// The key for values of the key columns, or of the first few of them, as typed by a user.
-    pub fn key_of(&self, values: &[String]) -> Result<Vec<u8>, String> {
+    /// The key for values of the key columns, or of the first few of them, as typed by a user. With
+    /// `is_prefix`, all keys whose last given value starts with that text start with the result.
+    ///
+    /// # Errors
+    /// There are too many values, or one is not of its column's type.
+    pub fn key_of(&self, values: &[Vec<u8>], is_prefix: bool) -> Result<Vec<u8>, String> {
         let mut key = Vec::new();
         if self.key.is_empty() {
             return match values {
                 [] => Ok(key),
-                [number] => match number.parse::<u64>() {
-                    Ok(number) => Ok(tuple::encode(&(number,))),
-                    Err(_) => Err(format!("rows are numbered, and \"{number}\" is no number")),
+                [number] => match integer(number).and_then(|number| u64::try_from(number).ok()) {
+                    Some(number) => Ok(tuple::encode(&(number,))),
+                    None => Err("rows are numbered: the key is a number".to_owned()),
                 },
                 _ => Err("rows are numbered: the key is one number".to_owned()),
             };
         }
         if values.len() > self.key.len() {
-            let names: Vec<&str> = self.key.iter().map(|column| column.name.as_str()).collect();
-            return Err(format!("the key has {} columns: {}", names.len(), names.join(", ")));
+            return Err(self.key_is(values.len()));
         }
-        for (column, value) in self.key.iter().zip(values) {
-            column.write(value.as_bytes(), &mut key)?;
+        for (at, (column, value)) in self.key.iter().zip(values).enumerate() {
+            match is_prefix && at + 1 == values.len() {
+                true => column.write_prefix(value, &mut key)?,
+                false => column.write(value, &mut key)?,
+            }
         }
         Ok(key)
+    }
+
+    /// Describes the key, for a user who gave another number of values.
+    pub fn key_is(&self, given: usize) -> String {
+        let columns = match self.key.len() {
+            1 => "1 column".to_owned(),
+            more => format!("{more} columns"),
+        };
+        format!("the key has {columns} ({}), and {given} were given", list(&self.key))
     }
 }
 
@@ -347,7 +304,7 @@ impl RowBuilder {
         for (column, place) in header.key.iter().zip(&self.key_columns) {
             let value = self
                 .value(*place)
-                .ok_or_else(|| format!("there is no \"{}\", which is of the key", column.name))?;
+                .ok_or_else(|| format!("there is no \"{}\", which is a key column", column.name))?;
             column.write(value, &mut key)?;
         }
         if header.key.is_empty() {
@@ -394,24 +351,14 @@ impl RowBuilder {
 }
 
 /// Replaces `out` by the key of a row in an index.
-pub fn write_index_key(
+fn write_index_key(
     column: &KeyColumn,
     value: Option<&[u8]>,
     key: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
-    use tuple::KeyPart;
     out.clear();
-    match value {
-        Some(value) => {
-            out.push(1);
-            column.write(value, out)?;
-        }
-        None => match column.kind {
-            ColumnKind::Text => None::<&[u8]>.write(out),
-            ColumnKind::Int => None::<i64>.write(out),
-        },
-    }
+    column.write_optional(value, out)?;
     out.extend_from_slice(key);
     Ok(())
 }

@@ -170,12 +170,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Locked` if another backup is being made there; `InvalidArgument` if the target exists, or
-    /// if for ten seconds there are prepared transactions with values over 64 KiB, or with writes
-    /// beyond memory; `Full` if the checkpoint finds no room; damage of a page, which ends only the
-    /// backup; I/O errors.
+    /// `Locked` if another backup is being made there; `InvalidArgument` if the target exists or is
+    /// within the directory of the store, or if for ten seconds there are prepared transactions
+    /// with values over 64 KiB, or with writes beyond memory; `Full` if the checkpoint finds no
+    /// room; damage of a page, which ends only the backup; I/O errors.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<BackupInfo> {
         let shared = &self.shared;
+        shared.refuse_own_directory(target.as_ref())?;
         let (superblock, held) = shared.hold_for_backup()?;
         let env = &shared.engine.env;
         let copied = Target::make(env, target.as_ref(), &superblock, |target| {
@@ -195,6 +196,7 @@ impl Db {
     /// [`backup`](Self::backup).
     pub fn backup_since(&self, base: &BackupId, file: impl AsRef<Path>) -> Result<BackupInfo> {
         let (shared, file) = (&self.shared, file.as_ref());
+        shared.refuse_own_directory(file)?;
         let (superblock, held) = shared.hold_for_backup()?;
         let id = BackupId::of_slot(&superblock);
         if base.store != id.store || base.version >= id.version {
@@ -220,6 +222,19 @@ impl Shared {
     /// Makes everything committed so far one durable version, and holds it; returns its slot in the
     /// form for a copy. The version contains no prepared transaction with a long value, since no
     /// tree lists such values yet.
+    /// Refuses a target within the directory of the store, which contains only files of the store.
+    fn refuse_own_directory(&self, target: &Path) -> Result<()> {
+        let own = self.engine.store.dir();
+        let absolute = |path| std::path::absolute(path).unwrap_or_else(|_| Path::to_owned(path));
+        match absolute(target).starts_with(absolute(own)) {
+            false => Ok(()),
+            true => Err(Error::InvalidArgument(format!(
+                "{} is within the directory of the store; back up to another directory",
+                target.display()
+            ))),
+        }
+    }
+
     fn hold_for_backup(&self) -> Result<(Superblock, Held)> {
         if self.read_only {
             return Err(Error::ReadOnly);

@@ -1,0 +1,206 @@
+//! `frond put`, `frond delete` and `frond drop`: small changes by hand.
+//!
+//! Invariant: a row of a loaded tree and its index entries change in one commit.
+
+use frond::{Batch, Db, TreeOptions};
+
+use crate::{
+    common::{StoreArgs, open, open_tree, say},
+    escape::unescape,
+    fail::{Fail, Result, error},
+    rows::{Header, RowBuilder, index_name},
+    show::Form,
+};
+
+/// Write one entry
+///
+/// A row of a tree that `frond load` wrote is given as COLUMN=VALUE; columns that are not named are
+/// null. An entry of any other tree is a key and a value, in which \xNN is a byte. An entry with
+/// that key is replaced.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  frond put shop.db orders id=4711 country=DE amount=9.50
+  frond put settings.db settings colour blue --create")]
+pub struct PutArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Name of the tree
+    tree: String,
+    /// The row, as COLUMN=VALUE; or a key and a value
+    #[arg(required = true, value_name = "WORDS", allow_negative_numbers = true)]
+    words: Vec<String>,
+    /// Create the store and the tree if they do not exist
+    #[arg(long)]
+    create: bool,
+}
+
+/// Delete one entry
+///
+/// The key is given as for `frond get`. The exit code is 1 if there is no such key.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  frond delete shop.db orders 4711")]
+pub struct DeleteArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Name of the tree
+    tree: String,
+    /// Key, one word per key column
+    #[arg(required = true, allow_negative_numbers = true)]
+    key: Vec<String>,
+}
+
+/// Drop a tree and its indexes, or one index
+///
+/// Its space becomes free. Named snapshots still show it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  frond drop shop.db orders
+  frond drop shop.db orders.by_country")]
+pub struct DropArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Name of the tree
+    tree: String,
+}
+
+/// Runs `frond put`.
+pub fn put(args: PutArgs) -> Result {
+    let db = match args.create {
+        true => open(&args.store.dir, frond::Options::new().cache_size(args.store.memory))?,
+        false => args.store.open_to_write()?,
+    };
+    let tree = match (args.create, db.open_tree(&args.tree)) {
+        (true, Err(frond::Error::NoSuchTree(_))) => {
+            db.create_tree(&args.tree, TreeOptions::default())?
+        }
+        (_, Ok(tree)) => tree,
+        _ => open_tree(&db, &args.tree)?,
+    };
+    let mut batch = Batch::new();
+    match Form::of(&db, &tree) {
+        Form::Rows(header) => {
+            let row = row_of(&header, &args.words)?;
+            replace_row(&db, &args.tree, &header, &row, &mut batch)?;
+        }
+        Form::Index(index, _) => return error(is_index(&args.tree, &index.of)),
+        Form::Plain => {
+            let [key, value] = args.words.as_slice() else {
+                return error(format!("\"{}\" has entries of a key and a value", args.tree));
+            };
+            let (key, value) = (unescape(key), unescape(value));
+            batch.put(&tree, &key.map_err(Fail::Error)?, &value.map_err(Fail::Error)?)?;
+        }
+    }
+    db.commit(&mut batch)?;
+    Ok(db.close()?)
+}
+
+/// Builds the row of words `COLUMN=VALUE`.
+fn row_of(header: &Header, words: &[String]) -> Result<RowBuilder> {
+    if header.key.is_empty() {
+        return error("the rows of this tree are numbered; `frond load` appends to it");
+    }
+    let mut row = RowBuilder::new(header);
+    for word in words {
+        let Some((name, value)) = word.split_once('=') else {
+            return error(format!("\"{word}\" is not of the form COLUMN=VALUE"));
+        };
+        let Some(column) = header.columns.iter().position(|column| column == name) else {
+            let columns = header.columns.join(", ");
+            return error(format!("no column \"{name}\"; there are: {columns}"));
+        };
+        row.set(column, &unescape(value).map_err(Fail::Error)?);
+    }
+    row.finish(header, 0).map_err(Fail::Error)?;
+    Ok(row)
+}
+
+fn replace_row(
+    db: &Db,
+    tree: &str,
+    header: &Header,
+    row: &RowBuilder,
+    batch: &mut Batch,
+) -> Result {
+    delete_index_entries(db, tree, header, row.key(), batch)?;
+    batch.put(&db.open_tree(tree)?, row.key(), row.row())?;
+    let mut index_key = Vec::new();
+    for (at, column) in header.indexes.iter().enumerate() {
+        row.index_key(header, at, &mut index_key).map_err(Fail::Error)?;
+        batch.put(&db.open_tree(&index_name(tree, column))?, &index_key, b"")?;
+    }
+    Ok(())
+}
+
+/// Deletes the index entries of the row with this key; returns whether there is one.
+fn delete_index_entries(
+    db: &Db,
+    tree: &str,
+    header: &Header,
+    key: &[u8],
+    batch: &mut Batch,
+) -> Result<bool> {
+    let Some(row) = db.open_tree(tree)?.get(key)? else { return Ok(false) };
+    let index_keys = header.index_keys(key, &row).map_err(Fail::Error)?;
+    for (column, index_key) in header.indexes.iter().zip(index_keys) {
+        batch.delete(&db.open_tree(&index_name(tree, column))?, &index_key)?;
+    }
+    Ok(true)
+}
+
+/// Runs `frond delete`.
+pub fn delete(args: DeleteArgs) -> Result {
+    let db = args.store.open_to_write()?;
+    let tree = open_tree(&db, &args.tree)?;
+    let form = Form::of(&db, &tree);
+    let key = form.key(&args.key)?;
+    let mut batch = Batch::new();
+    let exists = match &form {
+        Form::Rows(header) => delete_index_entries(&db, &args.tree, header, &key, &mut batch)?,
+        Form::Index(index, _) => return error(is_index(&args.tree, &index.of)),
+        Form::Plain => tree.contains(&key)?,
+    };
+    if !exists {
+        return Err(Fail::Negative(format!("no such key in \"{}\"", args.tree)));
+    }
+    batch.delete(&tree, &key)?;
+    db.commit(&mut batch)?;
+    Ok(db.close()?)
+}
+
+/// Runs `frond drop`.
+pub fn drop(args: DropArgs) -> Result {
+    let db = args.store.open_to_write()?;
+    let tree = open_tree(&db, &args.tree)?;
+    let mut change = db.change_trees();
+    change.drop_tree(args.tree.as_str());
+    let mut indexes = 0;
+    match Form::of(&db, &tree) {
+        Form::Rows(header) => {
+            for column in &header.indexes {
+                change.drop_tree(index_name(&args.tree, column).as_str());
+            }
+            indexes = header.indexes.len();
+        }
+        Form::Index(index, mut header) => {
+            header.indexes.retain(|column| *column != index.column);
+            change.set_attributes(index.of.as_str(), header.to_attributes());
+        }
+        Form::Plain => {}
+    }
+    change.commit()?;
+    db.close()?;
+    say(&match indexes {
+        0 => format!("dropped \"{}\"", args.tree),
+        1 => format!("dropped \"{}\" and its index", args.tree),
+        more => format!("dropped \"{}\" and its {more} indexes", args.tree),
+    })
+}
+
+fn is_index(name: &str, of: &str) -> String {
+    format!("\"{name}\" is an index of \"{of}\", and changes with it")
+}

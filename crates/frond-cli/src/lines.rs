@@ -1,0 +1,157 @@
+//! Printing entries: as text with tabs, CSV, or JSON lines. `load` reads the last two.
+
+use std::io::Write;
+
+use crate::{
+    escape::{escape, escape_into},
+    fail::{Result, error},
+    show::{Form, Values},
+};
+
+/// How entries are printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Format {
+    /// Values with tabs between them; escapes for bytes that are not printable, \N for null
+    Text,
+    /// RFC 4180; nothing for null, "" for an empty text
+    Csv,
+    /// A JSON object per line
+    Json,
+}
+
+/// Prints entries of one tree.
+pub struct Printer {
+    form: Form,
+    format: Format,
+    names: Vec<String>,
+    /// Numbers of the columns to print.
+    selected: Vec<usize>,
+    /// Whether fields without a column are printed, too.
+    with_more: bool,
+    line: Vec<u8>,
+}
+
+impl Printer {
+    /// Prints these columns of entries of `tree`; all if none is named.
+    ///
+    /// # Errors
+    /// A column does not exist.
+    pub fn new(tree: &str, form: Form, format: Format, columns: &[String]) -> Result<Self> {
+        let selected = form.select(tree, columns)?;
+        let (names, with_more) = (form.columns(), columns.is_empty());
+        Ok(Self { form, format, names, selected, with_more, line: Vec::new() })
+    }
+
+    /// Prints the names of the columns, unless each line has them.
+    pub fn header(&mut self, out: &mut impl Write) -> Result {
+        if self.format == Format::Json {
+            return Ok(());
+        }
+        self.line.clear();
+        for (at, &column) in self.selected.iter().enumerate() {
+            push(self.format, at, Some(self.names[column].as_bytes()), &mut self.line);
+        }
+        self.end(out)
+    }
+
+    /// Prints an entry.
+    pub fn entry(&mut self, key: &[u8], value: &[u8], out: &mut impl Write) -> Result {
+        let values = self.form.values(key, value)?;
+        self.line.clear();
+        if self.format == Format::Json {
+            self.push_object(&values);
+            return self.end(out);
+        }
+        for (at, &column) in self.selected.iter().enumerate() {
+            push(self.format, at, values.columns[column].as_deref(), &mut self.line);
+        }
+        self.push_more(&values)?;
+        self.end(out)
+    }
+
+    /// Appends the fields that have no column.
+    fn push_more(&mut self, values: &Values) -> Result {
+        if !self.with_more {
+            return Ok(());
+        }
+        for (name, value) in &values.more {
+            if self.format == Format::Csv {
+                return error(format!(
+                    "a row has a field \"{name}\", which is not a column; --format json prints it"
+                ));
+            }
+            self.line.push(b'\t');
+            push_escaped(name.as_bytes(), &mut self.line);
+            self.line.extend_from_slice(b": ");
+            push_escaped(value, &mut self.line);
+        }
+        Ok(())
+    }
+
+    fn push_object(&mut self, values: &Values) {
+        let columns = self.selected.iter().map(|&at| (&self.names[at], &values.columns[at]));
+        let present = columns.filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let more = values.more.iter().filter(|_| self.with_more).map(|(name, value)| (name, value));
+        self.line.push(b'{');
+        for (at, (name, value)) in present.chain(more).enumerate() {
+            if at > 0 {
+                self.line.push(b',');
+            }
+            push_json(name, &mut self.line);
+            self.line.push(b':');
+            match std::str::from_utf8(value) {
+                Ok(text) => push_json(text, &mut self.line),
+                Err(_) => push_json(&escape(value), &mut self.line),
+            }
+        }
+        self.line.push(b'}');
+    }
+
+    fn end(&mut self, out: &mut impl Write) -> Result {
+        self.line.push(b'\n');
+        Ok(out.write_all(&self.line)?)
+    }
+}
+
+/// Appends value number `at` of a line.
+fn push(format: Format, at: usize, value: Option<&[u8]>, line: &mut Vec<u8>) {
+    if at > 0 {
+        line.push(if format == Format::Csv { b',' } else { b'\t' });
+    }
+    match (format, value) {
+        (Format::Csv, Some(value)) => push_csv(value, line),
+        (Format::Csv, None) => {}
+        (_, Some(value)) => push_escaped(value, line),
+        (_, None) => line.extend_from_slice(b"\\N"),
+    }
+}
+
+fn push_escaped(value: &[u8], line: &mut Vec<u8>) {
+    let mut text = String::new();
+    escape_into(value, &mut text);
+    line.extend_from_slice(text.as_bytes());
+}
+
+/// Appends a CSV field. Empty text has quotes, so that it differs from null.
+fn push_csv(value: &[u8], line: &mut Vec<u8>) {
+    let is_plain = !value.is_empty()
+        && !value.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'))
+        && value.trim_ascii().len() == value.len();
+    if is_plain {
+        line.extend_from_slice(value);
+        return;
+    }
+    line.push(b'"');
+    for &byte in value {
+        if byte == b'"' {
+            line.push(b'"');
+        }
+        line.push(byte);
+    }
+    line.push(b'"');
+}
+
+fn push_json(text: &str, line: &mut Vec<u8>) {
+    // Text always has a JSON form, and a vector takes every write.
+    let _ = serde_json::to_writer(line, text);
+}

@@ -1,0 +1,83 @@
+//! `--dump`: the trees of a dump, all of them or none.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    path::Path,
+};
+
+use frond::{BulkLoad, Db, Options};
+
+use crate::{
+    common::{count_of, open, say},
+    dump::Described,
+    escape::unescape,
+    fail::{Fail, Result, error},
+};
+
+use super::Args;
+
+/// Creates the trees of a dump with all their entries.
+pub fn run(args: &Args, path: &Path) -> Result {
+    let cannot = |why| Fail::Error(format!("cannot read {}: {why}", path.display()));
+    let mut input: Box<dyn BufRead> = match path == Path::new("-") {
+        true => Box::new(std::io::stdin().lock()),
+        false => Box::new(BufReader::with_capacity(256 << 10, File::open(path).map_err(cannot)?)),
+    };
+    // A file that is no dump must not leave a store behind.
+    let start = input.fill_buf().map_err(cannot)?.first();
+    if start.is_some_and(|byte| *byte != b'\t') {
+        return error(format!(
+            "{} is not a dump: its first line does not describe a tree; nothing was loaded",
+            path.display()
+        ));
+    }
+    let options = Options::new().cache_size(args.store.memory).durability(args.durability);
+    let db = open(&args.store.dir, options)?;
+    let loaded = load(&db, &mut *input, cannot);
+    let closed = db.close();
+    let (trees, entries) = loaded?;
+    closed?;
+    say(&format!("{} in {}", count_of(entries, "entry"), count_of(trees, "tree")))
+}
+
+/// Returns the numbers of trees and entries.
+fn load(
+    db: &Db,
+    input: &mut dyn BufRead,
+    cannot: impl Fn(std::io::Error) -> Fail,
+) -> Result<(u64, u64)> {
+    let mut loads: Vec<BulkLoad> = Vec::new();
+    let (mut text, mut name, mut entries) = (String::new(), String::new(), 0);
+    for number in 1u64.. {
+        text.clear();
+        if input.read_line(&mut text).map_err(&cannot)? == 0 {
+            break;
+        }
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        let wrong = |why: String| Fail::Error(format!("line {number}: {why}; nothing was loaded"));
+        let fields: Vec<&str> = line.split('\t').collect();
+        let &[first, second, third] = fields.as_slice() else {
+            return Err(wrong("a line of a dump has three fields".to_owned()));
+        };
+        if first.is_empty() {
+            let about: Described =
+                serde_json::from_str(third).map_err(|why| wrong(why.to_string()))?;
+            name = second.to_owned();
+            let tree = unescape(second).map(|name| String::from_utf8_lossy(&name).into_owned());
+            let options = about.options().map_err(wrong)?;
+            let load = db.bulk_load(&tree.map_err(wrong)?, options);
+            loads.push(load.map_err(|why| wrong(why.to_string()))?);
+            continue;
+        }
+        let Some(load) = loads.last_mut().filter(|_| first == name) else {
+            return Err(wrong("an entry does not follow the line of its tree".to_owned()));
+        };
+        let (key, value) = (unescape(second).map_err(wrong)?, unescape(third).map_err(wrong)?);
+        load.put(&key, &value).map_err(|why| wrong(why.to_string()))?;
+        entries += 1;
+    }
+    let trees = loads.len() as u64;
+    BulkLoad::finish_all(loads)?;
+    Ok((trees, entries))
+}

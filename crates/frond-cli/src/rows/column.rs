@@ -1,0 +1,301 @@
+//! Columns of keys and indexes: their names, their types, and how their values are encoded.
+
+use frond::{Part, tuple};
+use serde::{Deserialize, Serialize};
+use tuple::{Desc, KeyPart, KeyReader, ReadKeyPart};
+
+/// A column of a key or an index.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeyColumn {
+    /// Its name.
+    pub name: String,
+    /// How its values are compared.
+    #[serde(default)]
+    pub kind: ColumnKind,
+    /// True if greater values come first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub desc: bool,
+}
+
+/// How the values of a column are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ColumnKind {
+    /// As text, byte by byte.
+    #[default]
+    Text,
+    /// As 64-bit integers.
+    Int,
+    /// As 64-bit floating-point numbers.
+    Float,
+    /// As times, to the microsecond.
+    Time,
+}
+
+/// Bytes that end a text part of a key, after which the next part starts.
+const TEXT_END: usize = 2;
+
+impl KeyColumn {
+    /// Reads `NAME`, or `NAME:TYPE` with one or more of the types `text`, `int`, `float`, `time`
+    /// and `desc`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (mut name, mut kind, mut desc) = (text, None, false);
+        while let Some((rest, suffix)) = name.rsplit_once(':') {
+            match suffix {
+                "desc" => desc = true,
+                "text" => kind = Some(ColumnKind::Text),
+                "int" => kind = Some(ColumnKind::Int),
+                "float" => kind = Some(ColumnKind::Float),
+                "time" => kind = Some(ColumnKind::Time),
+                _ => break, // a name may have a colon
+            }
+            name = rest;
+        }
+        match name.is_empty() {
+            true => Err("a column needs a name".to_owned()),
+            false => Ok(Self { name: name.to_owned(), kind: kind.unwrap_or_default(), desc }),
+        }
+    }
+
+    /// True if the exact text of a value can be restored from a key.
+    pub fn is_restored_from_key(&self) -> bool {
+        matches!(self.kind, ColumnKind::Text | ColumnKind::Int)
+    }
+
+    /// Appends the value as a part of a key.
+    ///
+    /// # Errors
+    /// The value is not of the column's type.
+    pub fn write(&self, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+        match self.kind {
+            ColumnKind::Text => self.write_part(value, out),
+            ColumnKind::Int => self.write_part(self.typed(integer(value), value)?, out),
+            ColumnKind::Float => self.write_part(self.typed(float(value), value)?, out),
+            ColumnKind::Time => self.write_part(self.typed(micros(value), value)?, out),
+        }
+        Ok(())
+    }
+
+    /// Appends the first bytes of all keys whose value starts with this text. Values of other types
+    /// have no such prefix: they must be complete.
+    ///
+    /// # Errors
+    /// The value is not of the column's type.
+    pub fn write_prefix(&self, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+        self.write(value, out)?;
+        if self.kind == ColumnKind::Text {
+            out.truncate(out.len() - TEXT_END);
+        }
+        Ok(())
+    }
+
+    /// Appends a part whose value is missing or present; missing values come first.
+    ///
+    /// # Errors
+    /// The value is not of the column's type.
+    pub fn write_optional(&self, value: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), String> {
+        match (value, self.kind) {
+            (Some(value), _) => {
+                out.push(1);
+                self.write(value, out)?;
+            }
+            (None, ColumnKind::Text) => self.write_missing::<&[u8]>(out),
+            (None, ColumnKind::Int | ColumnKind::Time) => self.write_missing::<i64>(out),
+            (None, ColumnKind::Float) => self.write_missing::<f64>(out),
+        }
+        Ok(())
+    }
+
+    /// Appends the description of the part to a layout.
+    pub fn describe(&self, optional: bool, parts: &mut Vec<Part>) {
+        match self.kind {
+            ColumnKind::Text => self.describe_part::<&[u8]>(optional, parts),
+            ColumnKind::Int | ColumnKind::Time => self.describe_part::<i64>(optional, parts),
+            ColumnKind::Float => self.describe_part::<f64>(optional, parts),
+        }
+    }
+
+    /// Reads the part, and returns its value as text.
+    pub fn read(&self, reader: &mut KeyReader<'_>) -> frond::Result<Vec<u8>> {
+        match self.kind {
+            ColumnKind::Text => self.read_part(reader),
+            ColumnKind::Int => self.read_part(reader).map(|number: i64| text(number)),
+            ColumnKind::Float => self.read_part(reader).map(|number: f64| text(number)),
+            ColumnKind::Time => self.read_part(reader).map(time),
+        }
+    }
+
+    /// Reads a part that may be missing.
+    pub fn read_optional(&self, reader: &mut KeyReader<'_>) -> frond::Result<Option<Vec<u8>>> {
+        Ok(match self.kind {
+            ColumnKind::Text => self.read_optional_part(reader)?,
+            ColumnKind::Int => self.read_optional_part::<i64>(reader)?.map(text),
+            ColumnKind::Float => self.read_optional_part::<f64>(reader)?.map(text),
+            ColumnKind::Time => self.read_optional_part::<i64>(reader)?.map(time),
+        })
+    }
+
+    fn typed<T>(&self, parsed: Option<T>, value: &[u8]) -> Result<T, String> {
+        let wanted = match self.kind {
+            ColumnKind::Text => "text",
+            ColumnKind::Int => "a 64-bit integer",
+            ColumnKind::Float => "a number",
+            ColumnKind::Time => "a time like 2026-01-31T23:59:59Z",
+        };
+        parsed.ok_or_else(|| {
+            let value = crate::escape::escape(value.get(..40).unwrap_or(value));
+            format!("column \"{}\" has \"{value}\", which is not {wanted}", self.name)
+        })
+    }
+
+    fn write_part<T: KeyPart>(&self, value: T, out: &mut Vec<u8>) {
+        match self.desc {
+            true => Desc(value).write(out),
+            false => value.write(out),
+        }
+    }
+
+    fn write_missing<T: KeyPart>(&self, out: &mut Vec<u8>) {
+        match self.desc {
+            true => None::<Desc<T>>.write(out),
+            false => None::<T>.write(out),
+        }
+    }
+
+    fn describe_part<T: KeyPart>(&self, optional: bool, parts: &mut Vec<Part>) {
+        match (optional, self.desc) {
+            (false, false) => T::describe(false, parts),
+            (false, true) => Desc::<T>::describe(false, parts),
+            (true, false) => Option::<T>::describe(false, parts),
+            (true, true) => Option::<Desc<T>>::describe(false, parts),
+        }
+    }
+
+    fn read_part<T: ReadKeyPart>(&self, reader: &mut KeyReader<'_>) -> frond::Result<T> {
+        match self.desc {
+            true => Desc::<T>::read(reader).map(|value| value.0),
+            false => T::read(reader),
+        }
+    }
+
+    fn read_optional_part<T: ReadKeyPart>(
+        &self,
+        reader: &mut KeyReader<'_>,
+    ) -> frond::Result<Option<T>> {
+        match self.desc {
+            true => Option::<Desc<T>>::read(reader).map(|value| value.map(|value| value.0)),
+            false => Option::<T>::read(reader),
+        }
+    }
+}
+
+/// Writes the column as it is given on the command line.
+impl std::fmt::Display for KeyColumn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)?;
+        f.write_str(match self.kind {
+            ColumnKind::Text => "",
+            ColumnKind::Int => ":int",
+            ColumnKind::Float => ":float",
+            ColumnKind::Time => ":time",
+        })?;
+        f.write_str(if self.desc { ":desc" } else { "" })
+    }
+}
+
+/// The columns as they are given on the command line.
+pub fn list(columns: &[KeyColumn]) -> String {
+    match columns.is_empty() {
+        true => "none".to_owned(),
+        false => columns.iter().map(KeyColumn::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Parses an integer that is written in canonical form: key columns are stored only in the key, and
+/// must be restored exactly.
+pub fn integer(text: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let number: i64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+fn float(text: &[u8]) -> Option<f64> {
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
+}
+
+/// Microseconds since 1970 of a time; without an offset it is in UTC.
+fn micros(text: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(text).ok()?.trim();
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Some(time.as_microsecond());
+    }
+    let time = text.parse::<jiff::civil::DateTime>().ok()?;
+    Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_microsecond())
+}
+
+fn time(micros: i64) -> Vec<u8> {
+    match jiff::Timestamp::from_microsecond(micros) {
+        Ok(time) => text(time),
+        Err(_) => text(micros),
+    }
+}
+
+fn text(value: impl ToString) -> Vec<u8> {
+    value.to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Encoded values, from the one that comes first.
+    fn sorted(column: &str, values: &[&str]) -> Vec<String> {
+        let column = KeyColumn::parse(column).expect("a column");
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        for value in values {
+            let mut key = Vec::new();
+            column.write_optional(Some(value.as_bytes()), &mut key).expect("of its type");
+            keys.push(key);
+        }
+        let mut missing = Vec::new();
+        column.write_optional(None, &mut missing).expect("no value");
+        keys.push(missing);
+        keys.sort();
+        let read = keys.iter().map(|key| {
+            let value = column.read_optional(&mut KeyReader::new(key)).expect("its own output");
+            value.map_or("-".to_owned(), |value| String::from_utf8(value).expect("text"))
+        });
+        read.collect()
+    }
+
+    #[test]
+    fn values_are_in_the_order_of_their_type() {
+        assert_eq!(sorted("c", &["9", "10", ""]), ["-", "", "10", "9"]);
+        assert_eq!(sorted("c:int", &["9", "10", "-1"]), ["-", "-1", "9", "10"]);
+        assert_eq!(sorted("c:int:desc", &["9", "10", "-1"]), ["-", "10", "9", "-1"]);
+        assert_eq!(sorted("c:float", &["9.50", "100", "-1e3"]), ["-", "-1000", "9.5", "100"]);
+        assert_eq!(sorted("c:desc", &["a", "b"]), ["-", "b", "a"]);
+        let times = ["2026-01-02 00:00:00", "2026-01-01T23:59:59.5Z", "2025-12-31"];
+        let expected =
+            ["-", "2025-12-31T00:00:00Z", "2026-01-01T23:59:59.5Z", "2026-01-02T00:00:00Z"];
+        assert_eq!(sorted("c:time", &times), expected);
+    }
+
+    #[test]
+    fn columns_are_printed_as_they_are_given() {
+        for text in ["a", "a:int", "a:b:float:desc", "a:time", "a:desc"] {
+            assert_eq!(KeyColumn::parse(text).map(|column| column.to_string()), Ok(text.into()));
+        }
+        assert!(KeyColumn::parse(":int").is_err() && KeyColumn::parse("").is_err());
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_named() {
+        let column = KeyColumn::parse("id:int").expect("a column");
+        for bad in ["ten", "1.5", "01", "+1", ""] {
+            let error = column.write(bad.as_bytes(), &mut Vec::new()).expect_err("no integer");
+            let says = format!("column \"id\" has \"{bad}\", which is not a 64-bit integer");
+            assert_eq!(error, says);
+        }
+    }
+}
