@@ -10,6 +10,10 @@
 #[doc(hidden)]
 pub mod plant;
 
+// Defines the macro `short_debug!`, likewise.
+#[macro_use]
+mod debug;
+
 mod backup;
 pub mod blob;
 pub mod block;
@@ -25,6 +29,7 @@ mod db;
 mod error;
 pub mod io;
 mod latency;
+mod key_range;
 mod layout;
 mod load;
 pub mod memtable;
@@ -64,6 +69,7 @@ pub use db::{
     TreeSizes, TreeStats, TreesChange, TreesChanged, Txn, TxnCursor, TxnOptions, WhichTree,
 };
 pub use error::{Error, ErrorKind, Place, Result};
+pub use key_range::{KeyRange, prefix};
 pub use latency::LatencyStats;
 pub use layout::{
     DecodeError, End, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, NewPart, Part,

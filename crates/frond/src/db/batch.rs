@@ -34,7 +34,7 @@ use super::{Shared, Tree, commit::LOCK_WAIT};
 ///
 /// A batch cannot be cloned: it owns the long values that it has written, and each belongs to one
 /// commit.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Batch {
     pub(crate) writes: WriteSet,
     /// Blobs whose references are in `writes`.
@@ -49,6 +49,8 @@ pub struct Batch {
     pub(super) payload: Option<Arc<CommitPayload>>,
     pub(super) waits: BatchWaits,
 }
+
+short_debug!(Batch, "Batch", |batch| batch.len());
 
 /// How the commit of a batch waits for locks.
 #[derive(Clone, Debug)]

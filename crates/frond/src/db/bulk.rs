@@ -39,7 +39,6 @@ const ROWS_A_LOOK: u64 = 256;
 /// ([`Db::bulk_load_into`]).
 ///
 /// Dropping it abandons the load. An open load keeps the store open.
-#[derive(Debug)]
 pub struct BulkLoad {
     pub(super) db: Db,
     /// The catalog record of the tree, without the commit that creates it.
@@ -57,6 +56,8 @@ pub struct BulkLoad {
     /// Held, so that the tree's work counters continue from here once it exists.
     work: Arc<Work>,
 }
+
+short_debug!(BulkLoad, "BulkLoad", |load| load.record.name);
 
 /// A tree that was loaded.
 #[derive(Clone, Debug)]

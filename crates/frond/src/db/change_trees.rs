@@ -104,7 +104,7 @@ enum Step {
 
 /// Changes of trees that become one commit: see [`Db::change_trees`]. Until
 /// [`commit`](Self::commit) it is only a list of steps and holds no locks.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "nothing is changed before it is committed"]
 pub struct TreesChange {
     db: Db,
@@ -113,6 +113,8 @@ pub struct TreesChange {
     lock_timeout: Option<Duration>,
     cancel: Option<CancelToken>,
 }
+
+short_debug!(TreesChange, "TreesChange", |change| change.steps.len());
 
 /// The result of a change of trees.
 #[derive(Clone, Debug)]

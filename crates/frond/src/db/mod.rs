@@ -97,12 +97,14 @@ use striped_handle::StripedHandles;
 /// db.close()
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Db {
     pub(crate) shared: Arc<Shared>,
     /// The store, as transactions hold it.
     handles: StripedHandles,
 }
+
+short_debug!(Db, "Db", |db| db.shared.engine.store.dir());
 
 /// State that all handles share.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ use crate::{
 /// db.close()
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     pub(crate) cache_bytes: u64,
     pub(crate) durability: Durability,
@@ -50,6 +50,17 @@ pub struct Tuning {
 
 /// Smallest memory budget of a store, bytes.
 pub const CACHE_BYTES_MIN: u64 = 4 << 20;
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("cache_bytes", &self.cache_bytes)
+            .field("durability", &self.durability)
+            .field("create", &self.create)
+            .field("read_only", &self.read_only)
+            .finish_non_exhaustive()
+    }
+}
 
 impl Default for Options {
     fn default() -> Self {

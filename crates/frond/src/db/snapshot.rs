@@ -22,7 +22,6 @@ pub(super) type TreesThen = Arc<BTreeMap<TreeId, TreeRecord>>;
 /// A consistent view of the store as of one commit, unchanged for its whole life, whatever is
 /// written meanwhile (Promise: P25). Cheap to clone. A long-lived snapshot costs the space of the
 /// pages changed since.
-#[derive(Debug)]
 pub struct Snapshot {
     pub(crate) engine: Arc<Engine>,
     /// `None` while the store is being opened.
@@ -34,6 +33,8 @@ pub struct Snapshot {
     /// process.
     then: Option<TreesThen>,
 }
+
+short_debug!(Snapshot, "Snapshot", |snapshot| snapshot.seqno().0);
 
 impl Clone for Snapshot {
     fn clone(&self) -> Self {

@@ -79,7 +79,7 @@ impl TreeOptions {
 /// If values name the version of their layout ([`Layout::versioned`]), a handle returns all values
 /// in the version that was the newest when it was opened, and fails with `DefinitionChanged` when
 /// it meets a newer one.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Tree {
     pub(crate) shared: Arc<Shared>,
     pub(crate) entry: Arc<TreeEntry>,
@@ -88,6 +88,8 @@ pub struct Tree {
     /// For a handle opened through a snapshot: the tree's birth at that snapshot.
     then: Option<Seqno>,
 }
+
+short_debug!(Tree, "Tree", |tree| tree.name());
 
 impl Tree {
     /// A handle that uses the tree's current definition.

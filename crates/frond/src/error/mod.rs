@@ -30,7 +30,10 @@ pub enum ErrorKind {
 }
 
 /// An error of the engine.
-#[derive(Clone, Debug, thiserror::Error)]
+///
+/// Its debug output is its message, so that a `main` that returns it prints the code, what happened
+/// and what to do.
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The call cannot be carried out as made (FRD-1001).
@@ -460,7 +463,24 @@ pub enum Error {
     Unreadable(&'static str, String),
 }
 
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error {
+    /// The number of its code: 1107 for FRD-1107. `docs/errors.md` explains each code. The code of a
+    /// failed step of a change of trees is that of its reason.
+    pub fn code(&self) -> u16 {
+        if let Self::Step { error, .. } = self {
+            return error.code();
+        }
+        // Each message begins with its code (tests/tidy.rs checks it).
+        let message = self.to_string();
+        message.get(4..8).and_then(|code| code.parse().ok()).unwrap_or_default()
+    }
+
     /// What the caller should do next.
     pub fn kind(&self) -> ErrorKind {
         use Error::*;

@@ -27,13 +27,15 @@ use super::{
 ///
 /// Cheap to clone, and usable from all threads concurrently; a handle keeps the store open. Writes
 /// go through a [`Txn`](crate::Txn).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Table {
     pub(super) db: Db,
     pub(super) state: Arc<TableState>,
     /// The rows, in the layout version that the handle knows.
     pub(super) rows: Tree,
 }
+
+short_debug!(Table, "Table", |table| table.name());
 
 impl Db {
     /// Opens a table, or creates it if none has this name.

@@ -107,13 +107,15 @@ impl Table {
 /// [`Error::DefinitionChanged`]; after the index was dropped, all get [`Error::NoSuchTree`]. Both
 /// errors name the index and its table: "index city of table people". If the whole table was
 /// dropped, they name the table.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct TableIndex {
     pub(super) table: Arc<TableState>,
     pub(super) index: Arc<IndexState>,
     /// The rows, in the layout version that the index's function knows.
     pub(super) rows: Tree,
 }
+
+short_debug!(TableIndex, "TableIndex", |index| index.index.spec.name);
 
 impl TableIndex {
     /// Rewrites an error about the index's tree, whose name is internal, to name the index.

@@ -14,7 +14,6 @@ use super::{
 };
 
 /// A scan of rows in the order of an index, as a transaction sees them.
-#[derive(Debug)]
 pub struct IndexScan<'t> {
     index: TableIndex,
     txn: &'t Txn,
@@ -26,6 +25,8 @@ pub struct IndexScan<'t> {
     /// The order of the entries.
     order: KeyOrder,
 }
+
+short_debug!(IndexScan<'_>, "IndexScan", |scan| scan.index.index.spec.name);
 
 /// A row at which an [`IndexScan`] has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

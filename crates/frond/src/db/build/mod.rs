@@ -58,7 +58,6 @@ const PAUSES_AT_END: u32 = 100;
 
 /// A running index build: see [`Db::build_indexes`]. Dropping it abandons the build and leaves
 /// nothing behind.
-#[derive(Debug)]
 pub struct IndexBuild {
     db: Db,
     base: Tree,
@@ -86,6 +85,8 @@ pub struct IndexBuild {
     failed: Option<Error>,
     is_published: bool,
 }
+
+short_debug!(IndexBuild, "IndexBuild", |build| build.base.name());
 
 #[derive(Debug)]
 struct Building {

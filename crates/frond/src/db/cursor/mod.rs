@@ -60,7 +60,6 @@ pub(super) enum Gap {
 }
 
 /// A scan over the rows of one tree in a range, at one snapshot.
-#[derive(Debug)]
 pub struct Cursor {
     /// Declared before the snapshot, so that waiting flights are cancelled before the last handle
     /// closes the store.
@@ -88,6 +87,8 @@ pub struct Cursor {
     interrupter: Option<Interrupter>,
     order: KeyOrder,
 }
+
+short_debug!(Cursor, "Cursor", |cursor| cursor.tree.0);
 
 /// Where the last piece of a forward scan ended, if only one run has entries in the rest of its
 /// stretch.

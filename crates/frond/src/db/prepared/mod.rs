@@ -60,13 +60,14 @@ pub(super) use table::PreparedTable;
 /// It is decided by [`commit`](Self::commit) or [`rollback`](Self::rollback), here or, once it is
 /// detached, by its name. Dropping it detaches it. It survives a restart or crash of the process
 /// and of the machine, unless it has written nothing; then it ends with the process.
-#[derive(Debug)]
 pub struct PreparedTxn {
     shared: Arc<Shared>,
     /// `None` once it is decided.
     prepared: Option<Box<Prepared>>,
     ordered: Option<LoggedCommit>,
 }
+
+short_debug!(PreparedTxn, "PreparedTxn", |prepared| prepared.xid());
 
 /// The in-memory state of a prepared transaction.
 #[derive(Debug)]

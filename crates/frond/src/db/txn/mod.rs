@@ -146,7 +146,6 @@ pub use tree_lock::TreeLock;
 /// # db.close()
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Txn {
     shared: Arc<StripedHandle>,
     options: TxnOptions,
@@ -158,6 +157,8 @@ pub struct Txn {
     /// committed rows (`temporary.rs`).
     private: Option<Box<TreeTraits>>,
 }
+
+short_debug!(Txn, "Txn", |txn| txn.id());
 
 /// The state, which one call at a time uses.
 #[derive(Debug, Default)]

@@ -37,10 +37,12 @@ const TEMPORARY: TreeId = TreeId(u32::MAX - 1);
 
 /// A tree that belongs to a session: ordered rows that the session's transactions write like any
 /// others, and that are gone with the last handle. See [`Db::create_temporary`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct TemporaryTree {
     pub(super) held: Arc<Held>,
 }
+
+short_debug!(TemporaryTree, "TemporaryTree", |tree| tree.held.tree.id().0);
 
 #[derive(Debug)]
 pub(super) struct Held {

@@ -35,7 +35,6 @@ use super::{
 use base::Base;
 
 /// A scan over the rows of one tree in a range, as a transaction sees them.
-#[derive(Debug)]
 pub struct TxnCursor<'t> {
     txn: &'t Txn,
     tree: TreeId,
@@ -77,6 +76,8 @@ pub struct TxnCursor<'t> {
     has_given: bool,
     order: KeyOrder,
 }
+
+short_debug!(TxnCursor<'_>, "TxnCursor", |cursor| cursor.entry.name());
 
 #[derive(Clone, Default, Debug)]
 struct Row {

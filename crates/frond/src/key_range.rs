@@ -1,0 +1,116 @@
+//! Ranges of keys, as calls take them.
+
+use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+/// A range of keys: any of Rust's ranges over anything that is bytes.
+///
+/// ```
+/// # fn main() -> frond::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+/// # let tree = db.create_tree("t", Default::default())?;
+/// let from: Vec<u8> = vec![1, 2, 3];
+/// tree.scan(..)?;
+/// tree.scan(from..)?;
+/// tree.scan("a".."b")?;
+/// tree.scan(b"a"..=b"b")?;
+/// # db.close()
+/// # }
+/// ```
+pub trait KeyRange {
+    /// The lower bound.
+    fn lower(&self) -> Bound<&[u8]>;
+    /// The upper bound.
+    fn upper(&self) -> Bound<&[u8]>;
+}
+
+impl KeyRange for RangeFull {
+    fn lower(&self) -> Bound<&[u8]> {
+        Bound::Unbounded
+    }
+
+    fn upper(&self) -> Bound<&[u8]> {
+        Bound::Unbounded
+    }
+}
+
+impl<K: AsRef<[u8]>> KeyRange for (Bound<K>, Bound<K>) {
+    fn lower(&self) -> Bound<&[u8]> {
+        self.0.as_ref().map(AsRef::as_ref)
+    }
+
+    fn upper(&self) -> Bound<&[u8]> {
+        self.1.as_ref().map(AsRef::as_ref)
+    }
+}
+
+/// Implements the trait for one of Rust's ranges, given its two bounds.
+macro_rules! ranges {
+    ($($range:ident, |$this:ident| $from:expr, $to:expr;)+) => {$(
+        impl<K: AsRef<[u8]>> KeyRange for $range<K> {
+            fn lower(&self) -> Bound<&[u8]> {
+                let $this = self;
+                $from
+            }
+
+            fn upper(&self) -> Bound<&[u8]> {
+                let $this = self;
+                $to
+            }
+        }
+    )+};
+}
+
+ranges! {
+    Range, |range| Bound::Included(range.start.as_ref()), Bound::Excluded(range.end.as_ref());
+    RangeFrom, |range| Bound::Included(range.start.as_ref()), Bound::Unbounded;
+    RangeInclusive, |range| Bound::Included(range.start().as_ref()),
+        Bound::Included(range.end().as_ref());
+    RangeTo, |_range| Bound::Unbounded, Bound::Excluded(_range.end.as_ref());
+    RangeToInclusive, |_range| Bound::Unbounded, Bound::Included(_range.end.as_ref());
+}
+
+/// The keys that start with these bytes.
+///
+/// ```
+/// # fn main() -> frond::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+/// let tree = db.create_tree("t", Default::default())?;
+/// tree.put(b"user:1", b"")?;
+/// tree.put(b"visit:1", b"")?;
+/// let mut users = tree.scan(frond::prefix("user:"))?;
+/// assert!(users.next()?.is_some());
+/// assert!(users.next()?.is_none());
+/// # db.close()
+/// # }
+/// ```
+pub fn prefix(bytes: impl AsRef<[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let bytes = bytes.as_ref();
+    let end = crate::tuple::prefix_end(bytes).map_or(Bound::Unbounded, Bound::Excluded);
+    (Bound::Included(bytes.to_vec()), end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(range: impl KeyRange) -> String {
+        let show = |bound: Bound<&[u8]>| format!("{:?}", bound.map(String::from_utf8_lossy));
+        format!("{} {}", show(range.lower()), show(range.upper()))
+    }
+
+    #[test]
+    fn every_range_has_its_bounds() {
+        assert_eq!(bounds(..), "Unbounded Unbounded");
+        assert_eq!(bounds("a".."b"), r#"Included("a") Excluded("b")"#);
+        assert_eq!(bounds(b"a"..=b"b"), r#"Included("a") Included("b")"#);
+        assert_eq!(bounds(vec![b'a']..), r#"Included("a") Unbounded"#);
+        assert_eq!(bounds(..&b"b"[..]), r#"Unbounded Excluded("b")"#);
+        assert_eq!(bounds(..="b"), r#"Unbounded Included("b")"#);
+        assert_eq!(bounds(prefix("a")), r#"Included("a") Excluded("b")"#);
+        assert_eq!(bounds(prefix(b"")), r#"Included("") Unbounded"#);
+        let both = (Bound::Excluded("a"), Bound::Unbounded);
+        assert_eq!(bounds(both), r#"Excluded("a") Unbounded"#);
+    }
+}
