@@ -7,10 +7,9 @@
 //! Threads: the committing one.
 
 use crate::{
-    Lsn, TreeId,
+    Lsn,
     blob::BlobHold,
     catalog::TreeEntry,
-    pipeline::CommitPayload,
     store::{Extent, Store},
     sync::{Arc, Ordering},
     version::Change,
@@ -94,15 +93,6 @@ pub(super) fn name_blobs_in_log(shared: &Shared, blobs: &[Arc<BlobHold>], lsn: L
     }
 }
 
-/// Trees of which all rows of the commit were written beyond memory.
-pub(super) fn trees_beyond_memory<'a>(
-    payload: &'a CommitPayload,
-    changes: &'a [Change],
-) -> impl Iterator<Item = TreeId> + 'a {
-    let trees = changes.iter().filter_map(Change::spilled).flat_map(|spilled| spilled.trees());
-    trees.filter(|tree| payload.trees.binary_search(tree).is_err())
-}
-
 /// The entries of trees that the changes drop.
 pub(super) fn ending_trees(shared: &Shared, changes: &[Change]) -> Vec<Arc<TreeEntry>> {
     let dropped = changes.iter().filter_map(Change::dropped_tree);
@@ -113,9 +103,4 @@ pub(super) fn ending_trees(shared: &Shared, changes: &[Change]) -> Vec<Arc<TreeE
         !(plant!("db: the end of an index is not marked") && is_index(entry))
     };
     entries.filter(marked).collect()
-}
-
-/// True for a commit that drops trees or snapshots and otherwise writes only catalog records.
-pub(super) fn only_free_space(changes: &[Change]) -> bool {
-    !changes.is_empty() && changes.iter().all(Change::makes_room)
 }

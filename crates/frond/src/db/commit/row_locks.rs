@@ -154,7 +154,9 @@ impl Shared {
         }
         let _turn = self.engine.make_room(bytes, &|| waits.check_interrupted())?;
         let keys = self.lock_checked(&payload.writes, &payload.trees)?;
-        self.must_be_absent(&payload.writes, &payload.trees)?;
+        if payload.writes.has_inserts() {
+            self.must_be_absent(&payload.writes, &payload.trees)?;
+        }
         // They could be fresh (Rule: I7), but the set is already published and must not change.
         let commit = PendingCommit::new(payload, blobs, &[]);
         self.commit_pending(&commit, level, (keys, rows)).map(Some)

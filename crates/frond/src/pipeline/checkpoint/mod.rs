@@ -94,7 +94,7 @@ pub(crate) struct CheckpointState {
     /// Log position when the last checkpoint started.
     log_at: AtomicU64,
     /// First log position that either slot needs.
-    log_needed: AtomicU64,
+    pub(super) log_needed: AtomicU64,
     /// Clock when the last checkpoint ended, milliseconds.
     ended_millis: AtomicU64,
     /// Disk space reserved for memtables that are applied but not yet durable in trees: their last
@@ -186,12 +186,6 @@ impl Engine {
             return self.run_checkpoint().map(|()| true);
         }
         Ok(false)
-    }
-
-    /// Bytes of log that recovery from the older slot would need now.
-    pub(crate) fn log_kept_bytes(&self) -> u64 {
-        let needed = self.checkpoint.log_needed.load(Ordering::Relaxed);
-        self.log_reached.load(Ordering::Relaxed).saturating_sub(needed)
     }
 
     /// Moves on what keeps the log, if the log kept for the older slot approaches its limit. True
