@@ -26,7 +26,6 @@ mod error;
 pub mod io;
 mod latency;
 mod layout;
-mod load;
 pub mod memtable;
 mod message;
 pub mod page;

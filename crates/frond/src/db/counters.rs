@@ -7,9 +7,7 @@
 
 use std::ops::Range;
 
-use crate::{Error, Result, sync::Ordering, types::COUNTERS};
-
-use super::Tree;
+use crate::{Error, Result, db::Tree, sync::Ordering, types::COUNTERS};
 
 impl Tree {
     /// Takes `count` numbers from one of the tree's counters, 0 to 3, for rows of this tree; the

@@ -35,7 +35,7 @@ use crate::{
     Error, Result, Seqno,
     io::Workers,
     store::ReserveStats,
-    sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering},
+    sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering},
     version::MemtableRef,
     wal::LogUse,
 };
@@ -173,6 +173,20 @@ pub(crate) struct FullDisk {
     is_replay: AtomicBool,
 }
 
+/// What admits writers, and what slows them down.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    /// Held by a commit that takes a good part of the memtables' memory, until it is inserted.
+    large_batch: Turn,
+    /// Held by a commit that was written beyond memory, one at a time. Taken before `large_batch`.
+    spilled_commit: Turn,
+    /// Entries encoded so far by the running apply, and the number expected.
+    pub progress: Arc<AtomicU64>,
+    pub progress_expected: AtomicU64,
+    pub slowed: Slowed,
+    pub full: FullDisk,
+}
+
 impl FullDisk {
     /// True while the log is being replayed: an apply must not fail for lack of space then, because
     /// it is not retried.
@@ -191,7 +205,7 @@ impl Engine {
         let mut waits_since = None;
         let result = self.pace_timed(paced, goes_on, &mut waits_since);
         if let Some(since) = waits_since {
-            self.slowed.add(self.env.clock.now().saturating_sub(since));
+            self.admission.slowed.add(self.env.clock.now().saturating_sub(since));
         }
         result
     }
@@ -222,8 +236,8 @@ impl Engine {
                 return Ok(());
             }
             if fill < 256 {
-                let expected = self.progress_expected.load(Ordering::Relaxed);
-                let done = self.progress.load(Ordering::Relaxed);
+                let expected = self.admission.progress_expected.load(Ordering::Relaxed);
+                let done = self.admission.progress.load(Ordering::Relaxed);
                 // The last part of the work is never certain until the publish.
                 let progress = (done * 256).checked_div(expected).map_or(0, |share| share.min(224));
                 if fill < progress + SLACK {
@@ -261,7 +275,8 @@ impl Engine {
         if bytes < self.limits.memtable_bytes / 8 {
             return Ok(None);
         }
-        let turn = self.large_batch.take(&|| self.health.check().and_then(|()| goes_on()))?;
+        let turn =
+            self.admission.large_batch.take(&|| self.health.check().and_then(|()| goes_on()))?;
         loop {
             self.health.check()?;
             // Nothing is applied until there is space on the disk, so the caller must know (Rule:
@@ -295,7 +310,8 @@ impl Engine {
         waiting_max: usize,
         goes_on: &dyn Fn() -> Result<()>,
     ) -> Result<TurnTaken<'_>> {
-        let turn = self.spilled_commit.take(&|| self.health.check().and_then(|()| goes_on()))?;
+        let turn =
+            self.admission.spilled_commit.take(&|| self.health.check().and_then(|()| goes_on()))?;
         loop {
             self.health.check()?;
             self.check_room()?;
@@ -353,25 +369,30 @@ impl Engine {
     /// Does a unit of background work, unless work is paused. A full disk is not an error here but
     /// `Ok(false)`.
     pub(crate) fn with_room(&self, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
-        if self.now_millis() < self.full.rests_until.load(Ordering::Relaxed) && !self.room_came() {
+        if self.now_millis() < self.admission.full.rests_until.load(Ordering::Relaxed)
+            && !self.room_came()
+        {
             return Ok(false);
         }
         match work() {
             Err(Error::Full(why)) if !plant!("pipeline: a full disk ends the background") => {
-                *self.full.why.lock().unwrap() = Some(why);
+                *self.admission.full.why.lock().unwrap() = Some(why);
                 let free = self.store.disk_free().unwrap_or(0);
-                self.full.free_then.store(free, Ordering::Relaxed);
-                self.full.rests_until.store(self.now_millis() + REST_MILLIS, Ordering::Relaxed);
+                self.admission.full.free_then.store(free, Ordering::Relaxed);
+                self.admission
+                    .full
+                    .rests_until
+                    .store(self.now_millis() + REST_MILLIS, Ordering::Relaxed);
                 // No thread need wait for this work any longer.
-                self.progress_expected.store(0, Ordering::Relaxed);
+                self.admission.progress_expected.store(0, Ordering::Relaxed);
                 self.signal.notify();
                 Ok(false)
             }
             Ok(true) => {
-                *self.full.why.lock().unwrap() = None;
+                *self.admission.full.why.lock().unwrap() = None;
                 // Otherwise a commit that waits for the next unit would not notice a full disk and
                 // wait in vain.
-                self.full.rests_until.store(0, Ordering::Relaxed);
+                self.admission.full.rests_until.store(0, Ordering::Relaxed);
                 Ok(true)
             }
             other => other,
@@ -381,7 +402,7 @@ impl Engine {
     /// Starts a replay: until [`settle_recovered`](Self::settle_recovered), an apply needs no disk
     /// space.
     pub(crate) fn begin_replay(&self) {
-        self.full.is_replay.store(true, Ordering::Relaxed);
+        self.admission.full.is_replay.store(true, Ordering::Relaxed);
     }
 
     /// Processes a memtable that replay has frozen. It is applied even if the disk has no space for
@@ -397,9 +418,9 @@ impl Engine {
     /// each time. If the disk has no space for this, returns the reason and leaves it to background
     /// work, which goes on when there is space.
     pub(crate) fn settle_recovered(&self) -> Result<Option<String>> {
-        self.full.is_replay.store(false, Ordering::Relaxed);
+        self.admission.full.is_replay.store(false, Ordering::Relaxed);
         // What had no space during the replay may have it now.
-        self.full.rests_until.store(0, Ordering::Relaxed);
+        self.admission.full.rests_until.store(0, Ordering::Relaxed);
         self.with_room(|| {
             self.freeze();
             while self.apply_oldest()? {}
@@ -409,19 +430,20 @@ impl Engine {
             }
             Ok(true)
         })?;
-        Ok(self.full.why.lock().unwrap().clone())
+        Ok(self.admission.full.why.lock().unwrap().clone())
     }
 
     /// True if the disk has more free space than when background work met it full.
     fn room_came(&self) -> bool {
-        let enough = self.full.free_then.load(Ordering::Relaxed).saturating_add(ROOM_BYTES);
+        let enough =
+            self.admission.full.free_then.load(Ordering::Relaxed).saturating_add(ROOM_BYTES);
         self.store.disk_free().is_ok_and(|free| free >= enough)
     }
 
     /// Returns `Full` while background work has no space, for a commit that would wait for it.
     pub(super) fn check_room(&self) -> Result<()> {
         // Not under the lock: asking the file system may take long.
-        let why = self.full.why.lock().unwrap().clone();
+        let why = self.admission.full.why.lock().unwrap().clone();
         match why {
             Some(why) if !self.room_came() => Err(Error::Full(why)),
             _ => Ok(()),
@@ -430,7 +452,7 @@ impl Engine {
 
     /// True while background work has no space on the disk.
     pub(crate) fn waits_for_room(&self) -> bool {
-        self.full.why.lock().unwrap().is_some()
+        self.admission.full.why.lock().unwrap().is_some()
     }
 
     /// Reserves disk space for a commit (Rule: I24).
@@ -443,7 +465,10 @@ impl Engine {
     }
 
     fn hurry(&self) {
-        self.full.hurries_until.store(self.now_millis() + HURRY_MILLIS, Ordering::Relaxed);
+        self.admission
+            .full
+            .hurries_until
+            .store(self.now_millis() + HURRY_MILLIS, Ordering::Relaxed);
         self.signal.notify();
     }
 
@@ -510,7 +535,7 @@ impl Engine {
 
     /// Notifies the background that a delete waits for a shorter log.
     fn await_log(&self) {
-        self.full.log_awaited.store(true, Ordering::Relaxed);
+        self.admission.full.log_awaited.store(true, Ordering::Relaxed);
         self.hurry();
     }
 
@@ -532,12 +557,12 @@ impl Engine {
     /// True once per round.
     pub(super) fn hurries(&self) -> bool {
         let now = self.now_millis();
-        let is_awaited = self.full.log_awaited.swap(false, Ordering::Relaxed);
+        let is_awaited = self.admission.full.log_awaited.swap(false, Ordering::Relaxed);
         let is_due = is_awaited
-            || now < self.full.hurries_until.load(Ordering::Relaxed)
-                && now >= self.full.next_round.load(Ordering::Relaxed);
+            || now < self.admission.full.hurries_until.load(Ordering::Relaxed)
+                && now >= self.admission.full.next_round.load(Ordering::Relaxed);
         if is_due {
-            self.full.next_round.store(now + REST_MILLIS, Ordering::Relaxed);
+            self.admission.full.next_round.store(now + REST_MILLIS, Ordering::Relaxed);
             self.freeze();
             let keeps = is_awaited || self.store.space().stats().kept > 0;
             if self.versions.current().frozen.is_empty() && keeps {

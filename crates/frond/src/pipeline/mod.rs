@@ -34,11 +34,12 @@ mod spill;
 mod sync_requests;
 mod workers;
 
-pub(crate) use admission::{FullDisk, LogWait, Paced, Slowed, Turn, TurnTaken};
+pub(crate) use admission::{Admission, LogWait, Paced, TurnTaken};
 pub(crate) use apply_commit::CommitPayload;
 pub(crate) use blobs::BlobSync;
 pub(crate) use checkpoint::CheckpointState;
 pub(crate) use in_doubt::{HeldExtents, InDoubt};
+pub(crate) use memory::{LoadShare, Loads};
 pub(crate) use pool::TaskPool;
 pub(crate) use readers::{PieceMemory, Readers};
 pub(crate) use spill::SpillState;
@@ -47,7 +48,6 @@ pub(crate) use workers::Background;
 use crate::{
     Error, Lineage, Lsn, Result, Seqno, TreeId, VersionNumber,
     io::Env,
-    load::Loads,
     memtable::Memtable,
     store::Store,
     sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
@@ -162,10 +162,7 @@ pub(crate) struct Engine {
     /// `None` if the store is open read-only.
     pub log: Option<Log>,
     pub sequencer: Sequencer<CommitPayload>,
-    /// Held by a commit that takes a good part of the memtables' memory, until it is inserted.
-    pub(crate) large_batch: Turn,
-    /// Held by a commit that was written beyond memory, one at a time. Taken before `large_batch`.
-    pub(crate) spilled_commit: Turn,
+    pub admission: Admission,
     /// 1 once any tree has had a vacancy; then commits check for vacancies.
     pub empty_ranges: AtomicU64,
     pub versions: Versions,
@@ -176,7 +173,6 @@ pub(crate) struct Engine {
     pub(crate) readers: Readers,
     pub checkpoint: CheckpointState,
     pub spill: SpillState,
-    pub full: FullDisk,
     /// End of the last record that was given a place in the log.
     pub log_reached: AtomicU64,
     /// Running bulk loads.
@@ -185,9 +181,6 @@ pub(crate) struct Engine {
     pub lock_table: Arc<LockTable>,
     /// Memory of uncommitted writes, those of prepared transactions included.
     pub writes_memory: WritesMemory,
-    /// Bytes of blobs committed since the last checkpoint started: what they replace is free only
-    /// after the next two.
-    pub blob_bytes_since_checkpoint: AtomicU64,
     /// One sync of the store file for all commits that wait for their blobs.
     pub(crate) blob_sync: BlobSync,
     /// Extents of in-doubt transactions that only the log names.
@@ -198,10 +191,6 @@ pub(crate) struct Engine {
     pub(crate) roots: Mutex<RootJobs>,
     /// Page effects of published jobs, until a checkpoint takes them.
     pub(crate) effects: Mutex<VecDeque<Published>>,
-    /// Entries encoded so far by the running apply, and the number expected; for pacing.
-    pub progress: Arc<AtomicU64>,
-    pub progress_expected: AtomicU64,
-    pub slowed: Slowed,
     /// Everything is drained and nothing was committed for a while: a checkpoint is due if anything
     /// is not durable, and free space is returned.
     pub(crate) idle: AtomicBool,

@@ -1,4 +1,4 @@
-//! Threads that read ahead of long scans (`db/readahead.rs`), and the memory of blocks they have
+//! Threads that read ahead of long scans (`db/read/readahead.rs`), and the memory of blocks they have
 //! read that no scan has taken yet.
 //!
 //! Invariants

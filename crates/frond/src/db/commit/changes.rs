@@ -10,13 +10,12 @@ use crate::{
     Lsn,
     blob::BlobHold,
     catalog::TreeEntry,
+    db::Shared,
     store::{Extent, Store},
     sync::{Arc, Ordering},
     version::Change,
     wal::{LogExtent, RecordBuilder},
 };
-
-use super::super::Shared;
 
 /// An extent as a record names it.
 pub(super) fn in_record(Extent { offset, bytes }: Extent) -> LogExtent {
@@ -89,7 +88,7 @@ pub(super) fn name_blobs_in_log(shared: &Shared, blobs: &[Arc<BlobHold>], lsn: L
         let Extent { offset, bytes } = blob.extent();
         let named = engine.store.name_in_log(offset, lsn);
         named.expect("I11: an extent that is held is there");
-        engine.blob_bytes_since_checkpoint.fetch_add(bytes.into(), Ordering::Relaxed);
+        engine.blob_sync.bytes_since_checkpoint.fetch_add(bytes.into(), Ordering::Relaxed);
     }
 }
 

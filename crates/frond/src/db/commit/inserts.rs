@@ -7,11 +7,10 @@
 //! Threads: the committing one.
 
 use crate::{
-    Error, Result, Seqno, TreeId,
+    Error, Result, TreeId,
+    db::{Shared, read::View},
     txn::{Asks, Entry, WriteSet},
 };
-
-use super::super::{Shared, read::ReadView};
 
 impl Shared {
     /// The error of a batch that has a checked insert into this tree, which is not unique, whatever
@@ -26,8 +25,7 @@ impl Shared {
     /// itself. Takes no locks: another commit may change which insert is the first, but not that
     /// the batch is refused.
     pub(super) fn must_be_first_refused(&self, writes: &WriteSet) -> Result<()> {
-        let version = self.engine.versions.hold();
-        let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
+        let view = View::latest(&self.engine);
         for (tree, Entry { key, position, .. }, asks) in writes.asked_inserts() {
             let is_refused = match asks {
                 Asks::IsRefused => true,
@@ -47,8 +45,7 @@ impl Shared {
     pub(super) fn must_be_absent(&self, writes: &WriteSet, trees: &[TreeId]) -> Result<()> {
         // Reads the newest inserted version, not the visible one: the locks keep others away until
         // their commits are visible.
-        let version = self.engine.versions.hold();
-        let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
+        let view = View::latest(&self.engine);
         let mut refused: Option<(usize, TreeId, &[u8])> = None;
         for &tree in trees {
             for Entry { key, position, .. } in writes.inserts(tree) {

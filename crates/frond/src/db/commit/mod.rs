@@ -21,8 +21,8 @@
 //! 6. **Wait until it is durable**, together with the others that wait for the same write or sync of
 //!    the log.
 //!
-//! A transaction does step 1 on its own (`db/txn/end.rs`), and so does a prepared transaction,
-//! whose record is short and for which steps 2 and 6 are done when it is prepared (`db/prepared/`).
+//! A transaction does step 1 on its own (`db/session/end.rs`), and so does a prepared transaction,
+//! whose record is short and for which steps 2 and 6 are done when it is prepared (`db/session/prepared/`).
 //!
 //! Invariants
 //! 1. An error before step 3 leaves no trace; from step 3 on, nothing can fail or wait until the
@@ -48,6 +48,7 @@ use crate::{
     blob::BlobHold,
     bounds,
     catalog::CATALOG_TREE,
+    db::{Batch, Shared},
     latency::{Histogram, sample},
     pipeline::{CommitPayload, LogWait, Paced, TurnTaken},
     sync::{Arc, Ordering, thread_number},
@@ -56,7 +57,6 @@ use crate::{
     wal::{LogUse, RecordBuilder, Reservation, TRAILER_BYTES, trailer},
 };
 
-use super::{Batch, Shared};
 use changes::{ending_trees, name_blobs_in_log};
 pub(super) use record::{Records, write_record};
 pub(super) use row_locks::LOCK_WAIT;
@@ -483,7 +483,7 @@ impl Shared {
         }
         debug_assert!(
             trees().all(|tree| !self.catalog.has_ended(tree)),
-            "a commit into a tree that has ended (`alter.rs`, 3)"
+            "a commit into a tree that has ended (`exclusive_lock.rs`, 3)"
         );
     }
 

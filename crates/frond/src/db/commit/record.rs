@@ -11,13 +11,14 @@
 use crate::{
     TreeId,
     blob::BlobHold,
+    db::Shared,
     pipeline::CommitPayload,
     sync::{Arc, Mutex, Ordering},
     version::Change,
     wal::RecordBuilder,
 };
 
-use super::{super::Shared, changes::in_record, trees_beyond_memory};
+use super::{changes::in_record, trees_beyond_memory};
 
 /// Largest buffer that a thread keeps: enough for the records of most transactions.
 const KEPT_BYTES: usize = 16 << 10;

@@ -28,6 +28,7 @@ use crate::{
     Durability, Error, Result, Seqno, TreeId,
     blob::BlobHold,
     catalog::TreeEntry,
+    db::{Batch, Shared, batch::BatchWaits},
     pipeline::CommitPayload,
     sync::Arc,
     txn::{
@@ -36,10 +37,7 @@ use crate::{
     },
 };
 
-use super::{
-    super::{Batch, Shared, batch::BatchWaits},
-    PendingCommit, give_back_writes,
-};
+use super::{PendingCommit, give_back_writes};
 
 /// Default timeout for locks: longer than any transaction of a healthy program, and no longer than
 /// a user waits. Other databases have 50 s (InnoDB) and less.
@@ -163,7 +161,7 @@ impl Shared {
     }
 
     /// Commits a batch of one existing row, which stays until this returns because the caller holds
-    /// at least a shared lock on it (`txn/autonomous.rs`). It does not wait for readers that hold
+    /// at least a shared lock on it (`session/autonomous.rs`). It does not wait for readers that hold
     /// such a lock, and index builds see it like any writer.
     pub(in crate::db) fn commit_of_kept_row(
         &self,

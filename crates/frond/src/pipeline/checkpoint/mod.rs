@@ -161,7 +161,7 @@ impl Engine {
             return false;
         }
         let log = self.log().position().0.saturating_sub(state.log_at.load(Ordering::Relaxed));
-        let log = log.saturating_add(self.blob_bytes_since_checkpoint.load(Ordering::Relaxed));
+        let log = log.saturating_add(self.blob_sync.bytes_since_checkpoint.load(Ordering::Relaxed));
         let age = self.now_millis().saturating_sub(state.ended_millis.load(Ordering::Relaxed));
         let pinned = self.snapshots.pinned_memtable_bytes();
         self.unwritten_bytes() >= self.limits.unwritten_bytes / 2
@@ -315,7 +315,7 @@ impl Engine {
 
     fn write_version(&self, version: &Arc<Version>, clean: Option<Lsn>) -> Result<()> {
         let log_at = self.log().position();
-        self.blob_bytes_since_checkpoint.store(0, Ordering::Relaxed);
+        self.blob_sync.bytes_since_checkpoint.store(0, Ordering::Relaxed);
         // Replay needs the records of every memtable that V does not hold.
         let oldest = version.frozen.last().unwrap_or(&version.active);
         let log_from = match plant!("pipeline: log position before the boundary is dropped") {
