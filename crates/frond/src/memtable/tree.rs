@@ -1,10 +1,10 @@
 //! The B+tree over an arena's records: descending, splitting, copying a leaf for cursors, and
 //! inserting one commit's entries in key order.
 //!
-//! A leaf that is not in the processor's cache costs an insert more than all the rest. So each entry
-//! of a batch is handled in three steps, with steps of other entries in between: first its leaf's
-//! address is found and its memory prefetched; when that has arrived, the leaf's version is taken;
-//! and when the entry's turn comes, the version tells whether it is still the right leaf.
+//! A leaf that is not in the processor's cache costs an insert more than all the rest. So each
+//! entry of a batch is handled in three steps, with steps of other entries in between: first its
+//! leaf's address is found and its memory prefetched; when that has arrived, the leaf's version is
+//! taken; and when the entry's turn comes, the version tells whether it is still the right leaf.
 //!
 //! Invariants
 //! 1. A descent trusts a child only if, after the child's version was taken, its parent (for the

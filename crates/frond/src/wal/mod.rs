@@ -38,8 +38,8 @@
 //! - [`Log::close`] returns the exact end, for the slot's clean mark; [`Log::trim`] still works
 //!   afterwards.
 //!
-//! The log knows nothing about trees: record payloads are opaque to it. `record.rs` defines the commit
-//! record for the modules above.
+//! The log knows nothing about trees: record payloads are opaque to it. `record.rs` defines the
+//! commit record for the modules above.
 //!
 //! Bytes: docs/format.md, "Log". Rules: I13–I15. Promises: P1, P3, P5, P6, P8, P9, P11, P12, P19,
 //! P20.

@@ -12,17 +12,19 @@
 //! 2. **Reserve.** Disk space is admitted. Long values, which were written as the batch was filled,
 //!    are synced. The record is built (`record.rs`, `changes.rs`).
 //! 3. **Log.** The sequencer assigns seqno, place in the log, and memtable, in one short section
-//!    (Rule: I2), so log, visibility and memtables have one order. The record is copied into the log.
+//!    (Rule: I2), so log, visibility and memtables have one order. The record is copied into the
+//!    log.
 //! 4. **Apply.** The entries are inserted into the memtable (`pipeline/apply_commit.rs`). If a tree
 //!    has many entries, they were made a mini-run before step 3, which is attached as a whole
 //!    (Rule: I6).
 //! 5. **Publish.** The commit waits until it and all earlier ones are applied; then it is visible,
 //!    and its locks are released (Rule: I41).
-//! 6. **Wait until it is durable**, together with the others that wait for the same write or sync of
-//!    the log.
+//! 6. **Wait until it is durable**, together with the others that wait for the same write or sync
+//!    of the log.
 //!
 //! A transaction does step 1 on its own (`db/session/end.rs`), and so does a prepared transaction,
-//! whose record is short and for which steps 2 and 6 are done when it is prepared (`db/session/prepared/`).
+//! whose record is short and for which steps 2 and 6 are done when it is prepared
+//! (`db/session/prepared/`).
 //!
 //! Invariants
 //! 1. An error before step 3 leaves no trace; from step 3 on, nothing can fail or wait until the
@@ -495,8 +497,8 @@ impl Shared {
         engine.wait_visible(logged.seqno);
     }
 
-    /// Step 6: waits until a record is as durable as its level asks. If the log fails, the store fails:
-    /// nothing may be written after it (P12).
+    /// Step 6: waits until a record is as durable as its level asks. If the log fails, the store
+    /// fails: nothing may be written after it (P12).
     pub(super) fn wait_durable(&self, reservation: &Reservation, level: Durability) -> Result<()> {
         let engine = &self.engine;
         match level {

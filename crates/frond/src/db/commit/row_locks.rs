@@ -161,8 +161,8 @@ impl Shared {
     }
 
     /// Commits a batch of one existing row, which stays until this returns because the caller holds
-    /// at least a shared lock on it (`session/autonomous.rs`). It does not wait for readers that hold
-    /// such a lock, and index builds see it like any writer.
+    /// at least a shared lock on it (`session/autonomous.rs`). It does not wait for readers that
+    /// hold such a lock, and index builds see it like any writer.
     pub(in crate::db) fn commit_of_kept_row(
         &self,
         batch: &mut Batch,

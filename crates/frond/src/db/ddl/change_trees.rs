@@ -3,8 +3,8 @@
 //! 1. The steps are made on a draft of the catalog ([`CatalogChange`]), which tells which trees the
 //!    change removes.
 //! 2. Those trees are locked until the change is shown, so that neither transactions nor batches
-//!    write them (`exclusive_lock.rs`). Then step 1 is repeated, because the catalog may have changed
-//!    meanwhile. If the change now removes other trees, those are locked instead.
+//!    write them (`exclusive_lock.rs`). Then step 1 is repeated, because the catalog may have
+//!    changed meanwhile. If the change now removes other trees, those are locked instead.
 //! 3. The draft is committed in one commit.
 //!
 //! Invariants

@@ -2,9 +2,9 @@
 //! modules above `db`: for tables, whose trees are created, changed and dropped together.
 //!
 //! A change that removes a tree (a drop, a truncation, a load into it, the end of an index or of a
-//! build's queue) holds the tree as [`ExclusiveTreeLock`] from before its last look at the catalog until the
-//! change is shown. The naive form, an exclusive lock on the tree, is not enough: while no
-//! transaction holds a lock, batches take none (`txn/gate.rs`). A batch that has just found its
+//! build's queue) holds the tree as [`ExclusiveTreeLock`] from before its last look at the catalog
+//! until the change is shown. The naive form, an exclusive lock on the tree, is not enough: while
+//! no transaction holds a lock, batches take none (`txn/gate.rs`). A batch that has just found its
 //! tree in the catalog would get its seqno after the drop, and its rows would be acknowledged and
 //! lost. So the steps are:
 //!

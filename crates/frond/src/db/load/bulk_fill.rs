@@ -4,9 +4,10 @@
 //!    put rows.
 //! 2. The rows become pages of a new tree, as in any load (`bulk.rs`).
 //! 3. `finish`: the tree is locked exclusively, as every change locks the trees that it removes
-//!    (`exclusive_lock.rs`): this waits for transactions with rows of it, prepared ones included, and for
-//!    batches. Then it is checked again. The commit that makes the new tree drops the old one, as a
-//!    truncation does (`CatalogChange::truncate`), together with the tombstones that it still has.
+//!    (`exclusive_lock.rs`): this waits for transactions with rows of it, prepared ones included,
+//!    and for batches. Then it is checked again. The commit that makes the new tree drops the old
+//!    one, as a truncation does (`CatalogChange::truncate`), together with the tombstones that it
+//!    still has.
 //!
 //! Invariants
 //! 1. From the second check until the new tree is shown, nothing commits rows of the old one: an

@@ -2,9 +2,9 @@
 //!
 //! Every public cursor has a [`KeyOrder`] and reports each row to it when it returns the row:
 //! cursors of trees and snapshots (`db/read/cursor/mod.rs`), of transactions, locking or not
-//! (`db/session/cursor/mod.rs`), and scans of indexes (`table/scan.rs`). The C API uses these. A row
-//! out of order panics in builds with debug assertions, so every test that scans anything checks
-//! order, whatever else it is about.
+//! (`db/session/cursor/mod.rs`), and scans of indexes (`table/scan.rs`). The C API uses these. A
+//! row out of order panics in builds with debug assertions, so every test that scans anything
+//! checks order, whatever else it is about.
 //!
 //! Invariant: in builds without debug assertions the type has no size and its methods do nothing.
 //!

@@ -4,8 +4,11 @@
 //! | file | what it does |
 //! |---|---|
 //! | `snapshot.rs` | the store as of one commit, kept |
-//! | `cursor/` | scans; `sources.rs`, `scan_chunk.rs`, `readahead.rs` and `parallel_reads.rs` fetch for them |
-//! | `projection.rs`, `rows.rs`, `key_order.rs` | which parts of a value, several rows at once, checks of their order |
+//! | `cursor/` | scans |
+//! | `sources.rs`, `scan_chunk.rs` | the sources of a scan, merged for one piece of it |
+//! | `readahead.rs`, `parallel_reads.rs` | reads on other threads |
+//! | `projection.rs` | which parts of values are wanted |
+//! | `rows.rs`, `key_order.rs` | rows of a piece, and debug checks of their order |
 //! | `counts.rs`, `distinct/` | numbers of rows, and of distinct keys |
 
 mod counts;

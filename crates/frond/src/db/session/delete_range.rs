@@ -94,6 +94,6 @@ impl Txn {
 
     /// Number of spills of the transaction's writes so far.
     fn spills(&self) -> u64 {
-        self.state.lock().unwrap().spills
+        self.state.lock().unwrap().buffer.spills
     }
 }

@@ -26,7 +26,7 @@ impl Txn {
         if state.is_over {
             return Err(Error::TxnEnded);
         }
-        let is_empty = !state.has_written || self.is_empty();
+        let is_empty = !state.buffer.has_written || self.is_empty();
         let committed = match is_empty {
             true => Ok(self.shared.engine.sequencer.visible()),
             false => self.commit_writes(&mut state),
@@ -145,12 +145,12 @@ impl Txn {
         state.take_temporary_back();
         drop(Ending { shared: &self.shared, live: &self.live, state });
         self.release_snapshot(state.snapshot.take());
-        if state.has_written {
+        if state.buffer.has_written {
             self.live.clear();
         }
-        let freed_bytes = state.memory.clear();
+        let freed_bytes = state.buffer.memory.clear();
         // No row is locked any more. Not for a temporary tree, whose transaction may go on.
-        if state.spills > 0 && self.private.is_none() {
+        if state.buffer.spills > 0 && self.private.is_none() {
             let engine = &self.shared.engine;
             if engine.writes_memory.is_trim_due(engine.env.clock.now()) {
                 give_freed_back(freed_bytes);

@@ -67,7 +67,7 @@ impl Txn {
     /// Number of rows that it has added to one of its own trees, if that is known.
     pub(super) fn rows_written(&self, tree: &Tree) -> Result<Option<u64>> {
         let state = self.stay()?;
-        let delta = match state.has_written {
+        let delta = match state.buffer.has_written {
             true => delta(&self.live.lock(), tree.entry.id),
             false => Some(0),
         };
@@ -82,7 +82,7 @@ impl Txn {
         tree: &Tree,
         range: (Option<&[u8]>, Option<&[u8]>),
     ) -> (RangeEstimate, Option<i64>) {
-        if !state.has_written {
+        if !state.buffer.has_written {
             return (RangeEstimate::default(), Some(0));
         }
         let id = tree.entry.id;

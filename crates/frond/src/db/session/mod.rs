@@ -1,4 +1,5 @@
-//! Transactions: several calls that take effect as one change, isolated from others.
+//! Transactions: several calls that take effect as one change, isolated from others. This folder
+//! has what a session calls; the mechanism (lock table, gate, write sets) is in module `txn`.
 //!
 //! Writes are private until the commit ([`TxnWrites`](crate::txn::TxnWrites)) and lock their rows
 //! when they are made ([`LockTable`](crate::txn::lock_table::LockTable)). Reads see a snapshot,
@@ -16,12 +17,12 @@
 //! | `write.rs` | put, insert, delete, merge |
 //! | `autonomous.rs` | puts that are commits of their own |
 //! | `delete_range.rs` | deletes of all rows in a range |
-//! | `build_queues.rs` | queue entries for index builds |
+//! | `queued.rs` | queue entries for index builds |
 //! | `row.rs` | rows with all their index entries |
 //! | `new_row/mod.rs` | new rows inserted in one step, if nothing is in the way |
 //! | `tree_lock.rs` | locks on whole trees |
 //! | `locking_scan/mod.rs` | scans that lock rows and gaps |
-//! | `cursor.rs` | scans over committed rows and own writes |
+//! | `cursor/mod.rs` | scans over committed rows and own writes |
 //! | `write_buffer_cursor.rs` | a cursor over own writes, in memory and spilled |
 //! | `temporary.rs` | temporary trees of a session |
 //! | `spill.rs` | spills writes that take too much memory |
@@ -32,6 +33,7 @@
 //! | `lock_report.rs` | lists held locks |
 //! | `pool.rs` | pool of transaction state |
 //! | `prepare.rs` | prepare, the first of two phases |
+//! | `prepared/` | prepared transactions, by name, until they are decided (XA) |
 //! | `transact.rs` | a closure in a transaction, retried on conflict |
 //!
 //! Invariants
@@ -93,10 +95,10 @@ use crate::{
     sync::{Arc, Condvar, Mutex, MutexGuard},
     tree::TreeTraits,
     txn::{
-        LiveWrites, Mark, MemoryReservation,
+        LiveWrites,
         lock_table::{
-            Deadlock, LockError, LockMark, LockSet, LockStats, LockWait, Owner, Reason, RowMode,
-            TableMode, Taken,
+            Deadlock, LockError, LockSet, LockStats, LockWait, Owner, Reason, RowMode, TableMode,
+            Taken,
         },
     },
     version::SnapshotState,
@@ -113,8 +115,11 @@ pub use prepared::{PreparedInfo, PreparedTxn};
 pub use read_as::{ReadOptions, RowRead, Sees};
 pub use read_many::ManyRows;
 pub(crate) use row::RowCall;
+use row::RowCalls;
 pub use row::{RowChange, RowConflict, RowEntry};
+use savepoint::Marks;
 pub use savepoint::Savepoint;
+use spill::BufferUse;
 pub(super) use spill::rows_beyond_memory;
 pub use temporary::TemporaryTree;
 use temporary::TemporaryUse;
@@ -172,20 +177,6 @@ struct State {
     snapshot: Option<Arc<SnapshotState>>,
     /// Trees that list the transaction as a writer.
     entered: Vec<Arc<TreeEntry>>,
-    /// Savepoints by ascending number.
-    savepoints: Vec<(u64, Mark)>,
-    savepoints_made: u64,
-    /// The start of the current statement, and the number of spills at that time.
-    statement: Option<(Mark, u64)>,
-    /// The starts of the substatements within it, outermost first, each with the number of spills
-    /// at that time.
-    substatements: Vec<(Mark, u64)>,
-    /// Savepoints that had been made when the statement started.
-    made_before: u64,
-    /// Number and mark of rollbacks, both ascending: of several rollbacks to one mark or lower
-    /// ones, only the last.
-    rollbacks: Vec<(u64, Mark)>,
-    rollbacks_made: u64,
     is_over: bool,
     /// The error that ended it before its program did, except for deadlocks and conflicts.
     ended_by: Option<Box<Error>>,
@@ -197,28 +188,14 @@ struct State {
     owner: Option<Arc<Owner>>,
     /// The result of the last locking read.
     seen: Seen,
-    /// Whether anything was written, even if it was rolled back; if not, own writes need not be
-    /// searched.
-    has_written: bool,
     /// Whether a write may have locked a row without writing it: it found that the row exists,
     /// failed, or was undone with its call.
     locks_unwritten: bool,
-    /// Whether the writes take more memory than they should.
-    is_large: bool,
-    /// The memory reservation of the writes.
-    memory: MemoryReservation,
-    /// Number of spills.
-    spills: u64,
-    /// Number of running row calls, each nested in the one before.
-    row_calls: u32,
-    /// The thread that makes them.
-    row_caller: usize,
-    /// Number of threads whose calls wait for them.
-    behind_row_calls: u32,
-    /// What was locked when the outermost of them started.
-    row_mark: Option<LockMark>,
-    /// Marks of the open scans.
-    cursor_marks: Vec<Mark>,
+    /// The points in its writes that it may go back to, or that scans see.
+    marks: Marks,
+    /// How much it has written.
+    buffer: BufferUse,
+    row_calls: RowCalls,
     /// Temporary trees that it has written.
     temporary: Vec<TemporaryUse>,
     /// Spare objects of earlier transactions.

@@ -38,7 +38,7 @@ fn pieces(txn: &Txn) -> usize {
 }
 
 fn spills(txn: &Txn) -> u64 {
-    txn.state.lock().unwrap().spills
+    txn.state.lock().unwrap().buffer.spills
 }
 
 /// Updates every row through one scan, the next rows ahead of it, and as many others that it must

@@ -82,7 +82,7 @@ impl TxnPool {
     /// slot (invariant 3).
     pub(super) fn keep(&self, mut pooled: PooledTxn) {
         pooled.state.spare.locks.take_if(|locks| locks.bytes() > KEPT_BYTES_MAX);
-        let has_grown = std::mem::take(&mut pooled.state.has_written);
+        let has_grown = std::mem::take(&mut pooled.state.buffer.has_written);
         if !pooled.state.reset() || (has_grown && !pooled.live.is_within(KEPT_BYTES_MAX)) {
             return;
         }
@@ -119,22 +119,15 @@ impl Spare {
 impl State {
     /// Resets the state for the next transaction; false if it is not worth keeping.
     fn reset(&mut self) -> bool {
-        let lists =
-            self.savepoints.capacity() + self.rollbacks.capacity() + self.entered.capacity();
-        let Self {
-            locks, snapshot, entered, savepoints, rollbacks, cursor_marks, owner, seen, ..
-        } = self;
+        let Self { locks, snapshot, entered, marks, buffer, owner, seen, .. } = self;
+        let lists = marks.savepoints.capacity() + marks.rollbacks.capacity() + entered.capacity();
         *owner = None;
         self.ended_by = None;
-        self.memory.clear();
         seen.forget();
-        savepoints.clear();
-        rollbacks.clear();
-        cursor_marks.clear();
-        (self.savepoints_made, self.rollbacks_made, self.is_over) = (0, 0, false);
-        (self.is_large, self.spills, self.row_calls) = (false, 0, 0);
-        (self.statement, self.is_paced, self.locks_unwritten) = (None, false, false);
-        self.substatements.clear();
+        marks.reset();
+        buffer.memory.clear();
+        (buffer.is_large, buffer.spills, self.row_calls.depth) = (false, 0, 0);
+        (self.is_over, self.is_paced, self.locks_unwritten) = (false, false, false);
         locks.is_none() && snapshot.is_none() && entered.is_empty() && lists <= 256
     }
 }
@@ -176,7 +169,7 @@ mod tests {
         let key = crate::txn::HashedKey::new(crate::TreeId(7), b"key");
         pooled.live.lock().put(key, &[0; KEPT_BYTES_MAX + 1], 0).unwrap();
         pooled.live.clear();
-        pooled.state.has_written = true;
+        pooled.state.buffer.has_written = true;
         let place = Arc::as_ptr(&pooled.live);
         let number = pooled.live.number();
         pool.keep(pooled);

@@ -149,7 +149,7 @@ impl Txn {
         if let Some(locks) = state.locks.as_mut().filter(|_| !keeps_all) {
             // What savepoints rolled back no longer belongs to it, neither rows nor space; nor do
             // rows that were never written.
-            let may_differ = state.rollbacks_made > 0
+            let may_differ = state.marks.rollbacks_made > 0
                 || state.locks_unwritten
                     && !plant!("txn: a prepare keeps rows that it does not write");
             let written = may_differ.then(|| rows_of(&prepared.payload));
@@ -162,7 +162,7 @@ impl Txn {
             }
         }
         prepared.locks = state.locks.take();
-        prepared.memory = std::mem::take(&mut state.memory);
+        prepared.memory = std::mem::take(&mut state.buffer.memory);
         prepared.memory.pin();
         prepared.entered.append(&mut state.entered);
         Ok(prepared)

@@ -90,7 +90,7 @@ impl Txn {
 
     /// True if some of the tree's rows may be the transaction's own.
     pub(super) fn has_written_to(&self, state: &State, tree: &Tree) -> bool {
-        state.has_written && self.live.lock().changes(tree.entry.id) != 0
+        state.buffer.has_written && self.live.lock().changes(tree.entry.id) != 0
     }
 
     /// The snapshot for plain scans without locks.
@@ -212,7 +212,7 @@ impl Txn {
         let id = tree.entry.id;
         let (mut messages, mut done) = (Messages::default(), false);
         let engine = &self.shared.engine;
-        if state.has_written {
+        if state.buffer.has_written {
             let own = self.live.lock();
             for message in own.messages(HashedKey::new(id, key)) {
                 done |= messages.take(message, true, value);
@@ -289,7 +289,7 @@ impl Txn {
     /// `ReadCommitted` this applies within a statement, whose reads share one snapshot.
     pub(super) fn keeps_snapshot(&self, state: &State) -> bool {
         match self.options.isolation {
-            Isolation::ReadCommitted => state.statement.is_some() && self.private.is_none(),
+            Isolation::ReadCommitted => state.marks.statement.is_some() && self.private.is_none(),
             _ => true,
         }
     }

@@ -1,8 +1,8 @@
 //! Reads of many rows in one call: one snapshot, one descent, one buffer.
 //!
 //! Rows that are read without locks are looked up together: their keys go down the tree side by
-//! side, blocks that must be read are requested together (`db/read/parallel_reads.rs`), and only the
-//! wanted parts of values are decoded. Trees that the transaction itself has written, and rows
+//! side, blocks that must be read are requested together (`db/read/parallel_reads.rs`), and only
+//! the wanted parts of values are decoded. Trees that the transaction itself has written, and rows
 //! under locks, are read row by row.
 //!
 //! Invariants

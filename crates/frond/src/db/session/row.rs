@@ -21,7 +21,7 @@ use crate::{
     Error, Result,
     db::Tree,
     sync::{MutexGuard, thread_mark},
-    txn::{HashedKey, OwnState},
+    txn::{HashedKey, OwnState, lock_table::LockMark},
 };
 
 use super::{
@@ -337,11 +337,11 @@ impl Txn {
     pub(crate) fn begin_calls(&self) -> Result<RowCall<'_>> {
         let mut state = self.go_on()?;
         state.begin_call();
-        if state.row_calls == 0 {
-            state.row_mark = state.lock_mark();
-            state.row_caller = thread_mark();
+        if state.row_calls.depth == 0 {
+            state.row_calls.mark = state.lock_mark();
+            state.row_calls.caller = thread_mark();
         }
-        state.row_calls += 1;
+        state.row_calls.depth += 1;
         Ok(RowCall(self))
     }
 
@@ -383,11 +383,11 @@ impl Txn {
         &'s self,
         mut state: MutexGuard<'s, State>,
     ) -> MutexGuard<'s, State> {
-        state.behind_row_calls += 1;
-        while state.row_calls > 0 {
+        state.row_calls.waiting += 1;
+        while state.row_calls.depth > 0 {
             state = self.row_calls_over.wait(state).unwrap();
         }
-        state.behind_row_calls -= 1;
+        state.row_calls.waiting -= 1;
         state
     }
 }
@@ -395,15 +395,28 @@ impl Txn {
 /// A running row call.
 pub(crate) struct RowCall<'a>(&'a Txn);
 
+/// The running row calls of a transaction.
+#[derive(Debug, Default)]
+pub(super) struct RowCalls {
+    /// Number of running row calls, each nested in the one before.
+    pub depth: u32,
+    /// The thread that makes them.
+    pub caller: usize,
+    /// Number of threads whose calls wait for them.
+    pub waiting: u32,
+    /// What was locked when the outermost of them started.
+    pub mark: Option<LockMark>,
+}
+
 impl State {
     /// True if the calling thread must wait for another thread's row call.
     pub(super) fn is_in_row_call_of_another(&self) -> bool {
-        self.row_calls > 0 && self.row_caller != thread_mark()
+        self.row_calls.depth > 0 && self.row_calls.caller != thread_mark()
     }
 
     /// Starts a call, unless it is part of a row call.
     pub(super) fn begin_call(&mut self) {
-        if self.row_calls == 0
+        if self.row_calls.depth == 0
             && let Some(locks) = &mut self.locks
         {
             locks.begin_call();
@@ -415,8 +428,8 @@ impl Drop for RowCall<'_> {
     fn drop(&mut self) {
         // Also if a custom merge operator has panicked.
         let mut state = self.0.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        state.row_calls -= 1;
-        if state.row_calls == 0 && state.behind_row_calls > 0 {
+        state.row_calls.depth -= 1;
+        if state.row_calls.depth == 0 && state.row_calls.waiting > 0 {
             self.0.row_calls_over.notify_all();
         }
     }

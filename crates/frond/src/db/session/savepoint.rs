@@ -36,6 +36,38 @@ impl Savepoint {
     }
 }
 
+/// The points in a transaction's writes that it may go back to, or that its scans see.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// Savepoints by ascending number.
+    pub savepoints: Vec<(u64, Mark)>,
+    pub savepoints_made: u64,
+    /// The start of the current statement, and the number of spills at that time.
+    pub statement: Option<(Mark, u64)>,
+    /// The starts of the substatements within it, outermost first, each with the number of spills
+    /// at that time.
+    pub substatements: Vec<(Mark, u64)>,
+    /// Savepoints that had been made when the statement started.
+    pub made_before: u64,
+    /// Number and mark of rollbacks, both ascending: of several rollbacks to one mark or lower
+    /// ones, only the last.
+    pub rollbacks: Vec<(u64, Mark)>,
+    pub rollbacks_made: u64,
+    /// Marks of the open scans.
+    pub cursor_marks: Vec<Mark>,
+}
+
+impl Marks {
+    /// Forgets everything and keeps the memory.
+    pub fn reset(&mut self) {
+        self.savepoints.clear();
+        self.substatements.clear();
+        self.rollbacks.clear();
+        self.cursor_marks.clear();
+        (self.statement, self.savepoints_made, self.rollbacks_made) = (None, 0, 0);
+    }
+}
+
 impl Txn {
     /// Sets a savepoint to roll back to. Takes sixteen bytes until it is released or rolled back
     /// past.
@@ -44,11 +76,11 @@ impl Txn {
     /// `TxnEnded`.
     pub fn savepoint(&self) -> Result<Savepoint> {
         let mut state = self.stay()?;
-        state.savepoints_made += 1;
-        let number = state.savepoints_made;
+        state.marks.savepoints_made += 1;
+        let number = state.marks.savepoints_made;
         state.mark_temporary(number)?;
         let mark = self.live.lock().mark();
-        state.savepoints.push((number, mark));
+        state.marks.savepoints.push((number, mark));
         Ok(Savepoint { txn: self.place(), number })
     }
 
@@ -61,16 +93,18 @@ impl Txn {
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
         let mut state = self.stay()?;
         let at = self.find(&state, savepoint)?;
-        state.savepoints.truncate(at + 1);
-        let mark = state.savepoints[at].1;
-        let is_beyond = state.statement.is_some_and(|(began, _)| mark < began);
+        state.marks.savepoints.truncate(at + 1);
+        let mark = state.marks.savepoints[at].1;
+        let is_beyond = state.marks.statement.is_some_and(|(began, _)| mark < began);
         if is_beyond && !plant!("txn: a statement starts after the writes that it must undo") {
             // Invariant 2.
-            state.statement = Some((mark, state.spills));
+            state.marks.statement = Some((mark, state.buffer.spills));
             self.forget_view(&mut state);
         }
-        let spills = state.spills;
-        for began in state.substatements.iter_mut().rev().take_while(|(began, _)| mark < *began) {
+        let spills = state.buffer.spills;
+        for began in
+            state.marks.substatements.iter_mut().rev().take_while(|(began, _)| mark < *began)
+        {
             *began = (mark, spills);
         }
         self.go_back(&mut state, mark);
@@ -109,10 +143,10 @@ impl Txn {
     /// `TxnEnded`.
     pub fn begin_statement(&self) -> Result<()> {
         let mut state = self.stay()?;
-        let mark = if state.has_written { self.live.lock().mark() } else { Mark::default() };
-        state.statement = Some((mark, state.spills));
-        state.substatements.clear();
-        state.made_before = state.savepoints_made;
+        let mark = if state.buffer.has_written { self.live.lock().mark() } else { Mark::default() };
+        state.marks.statement = Some((mark, state.buffer.spills));
+        state.marks.substatements.clear();
+        state.marks.made_before = state.marks.savepoints_made;
         self.forget_view(&mut state);
         state.begin_statement_in_temporary()
     }
@@ -146,12 +180,12 @@ impl Txn {
     /// `InvalidArgument` outside of a statement; `TxnEnded`.
     pub fn begin_substatement(&self) -> Result<()> {
         let mut state = self.stay()?;
-        if state.statement.is_none() {
+        if state.marks.statement.is_none() {
             return Err(Error::InvalidArgument(NO_STATEMENT.into()));
         }
-        let mark = if state.has_written { self.live.lock().mark() } else { Mark::default() };
-        let spills = state.spills;
-        state.substatements.push((mark, spills));
+        let mark = if state.buffer.has_written { self.live.lock().mark() } else { Mark::default() };
+        let spills = state.buffer.spills;
+        state.marks.substatements.push((mark, spills));
         state.begin_substatement_in_temporary()
     }
 
@@ -163,7 +197,7 @@ impl Txn {
     /// ended; `TxnEnded`.
     pub fn end_substatement(&self) -> Result<()> {
         let mut state = self.stay()?;
-        if state.substatements.pop().is_none() {
+        if state.marks.substatements.pop().is_none() {
             let why = "no statement was begun within the statement";
             return Err(Error::InvalidArgument(why.into()));
         }
@@ -178,15 +212,15 @@ impl Txn {
     /// `InvalidArgument` if no statement was begun; `TxnEnded`.
     pub fn rollback_statement(&self) -> Result<()> {
         let mut state = self.stay()?;
-        let Some((mark, _)) = state.statement else {
+        let Some((mark, _)) = state.marks.statement else {
             return Err(Error::InvalidArgument(NO_STATEMENT.into()));
         };
-        let before = state.made_before;
-        let left = state.savepoints.partition_point(|(number, _)| *number <= before);
-        state.savepoints.truncate(left);
-        let last = state.savepoints.last().map_or(0, |(number, _)| *number);
-        state.statement = Some((mark, state.spills));
-        state.substatements.clear();
+        let before = state.marks.made_before;
+        let left = state.marks.savepoints.partition_point(|(number, _)| *number <= before);
+        state.marks.savepoints.truncate(left);
+        let last = state.marks.savepoints.last().map_or(0, |(number, _)| *number);
+        state.marks.statement = Some((mark, state.buffer.spills));
+        state.marks.substatements.clear();
         self.forget_view(&mut state);
         self.go_back(&mut state, mark);
         state.take_statement_back_in_temporary(last)
@@ -213,12 +247,12 @@ impl Txn {
     }
 
     pub(super) fn go_back(&self, state: &mut State, mark: Mark) {
-        state.rollbacks_made += 1;
-        let number = state.rollbacks_made;
-        while state.rollbacks.last().is_some_and(|(_, last)| *last >= mark) {
-            state.rollbacks.pop();
+        state.marks.rollbacks_made += 1;
+        let number = state.marks.rollbacks_made;
+        while state.marks.rollbacks.last().is_some_and(|(_, last)| *last >= mark) {
+            state.marks.rollbacks.pop();
         }
-        state.rollbacks.push((number, mark));
+        state.marks.rollbacks.push((number, mark));
         // The last locking read may have seen what is rolled back.
         state.seen.forget();
         let mut own = self.live.lock();
@@ -239,7 +273,7 @@ impl Txn {
     pub fn release(&self, savepoint: &Savepoint) -> Result<()> {
         let mut state = self.stay()?;
         let at = self.find(&state, savepoint)?;
-        state.savepoints.truncate(at);
+        state.marks.savepoints.truncate(at);
         state.release_in_temporary(savepoint.number)
     }
 
@@ -250,7 +284,7 @@ impl Txn {
 
     fn find(&self, state: &State, savepoint: &Savepoint) -> Result<usize> {
         let number = |&(number, _): &(u64, Mark)| number;
-        let found = state.savepoints.binary_search_by_key(&savepoint.number, number);
+        let found = state.marks.savepoints.binary_search_by_key(&savepoint.number, number);
         found.ok().filter(|_| savepoint.txn == self.place()).ok_or_else(|| {
             Error::InvalidArgument(
                 "the transaction has no such savepoint, or has released it".into(),
@@ -272,13 +306,13 @@ impl Txn {
             // What it returns next need not be what was locked last.
             locks.keep_last();
         }
-        let since = state.rollbacks.partition_point(|(number, _)| *number <= rollbacks);
-        match state.rollbacks.get(since) {
+        let since = state.marks.rollbacks.partition_point(|(number, _)| *number <= rollbacks);
+        match state.marks.rollbacks.get(since) {
             Some((_, lowest)) if *lowest < mark => Err(Error::InvalidArgument(
                 "the transaction was rolled back to before this cursor's position; start another scan"
                     .into(),
             )),
-            _ => Ok((state.spills, state.rollbacks_made)),
+            _ => Ok((state.buffer.spills, state.marks.rollbacks_made)),
         }
     }
 }
@@ -287,6 +321,6 @@ impl State {
     /// The start of the innermost statement, to which new scans belong, and the number of spills at
     /// that time.
     pub(super) fn innermost_statement(&self) -> Option<(Mark, u64)> {
-        self.substatements.last().copied().or(self.statement)
+        self.marks.substatements.last().copied().or(self.marks.statement)
     }
 }

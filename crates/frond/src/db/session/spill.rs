@@ -35,7 +35,7 @@ use crate::{
     tree::{SortedRuns, SortedRunsCursor, SortedRunsWriter, TreeTraits},
     trim::give_freed_back,
     txn::{
-        HashedKey, Leaving, LiveWrites, Mark, OwnState, Piece, PieceWrites,
+        HashedKey, Leaving, LiveWrites, Mark, MemoryReservation, OwnState, Piece, PieceWrites,
         lock_table::{HoldsRows, Leaving as LeavingLocks, LockTable},
         may_be_asked,
     },
@@ -190,10 +190,24 @@ impl PieceWriter<'_> {
     }
 }
 
+/// How much a transaction has written, and the memory that it takes.
+#[derive(Debug, Default)]
+pub(super) struct BufferUse {
+    /// Whether anything was written, even if it was rolled back; if not, own writes need not be
+    /// searched.
+    pub has_written: bool,
+    /// Whether the writes take more memory than they should.
+    pub is_large: bool,
+    /// The memory reservation of the writes.
+    pub memory: MemoryReservation,
+    /// Number of spills.
+    pub spills: u64,
+}
+
 impl State {
     /// Live marks, at which spilled pieces are cut.
     fn cuts(&self) -> Vec<Mark> {
-        let marks = self.savepoints.iter().map(|(_, mark)| *mark);
+        let marks = self.marks.savepoints.iter().map(|(_, mark)| *mark);
         marks.chain(self.scan_marks()).collect()
     }
 
@@ -205,8 +219,9 @@ impl State {
     }
 
     fn scan_marks(&self) -> impl Iterator<Item = Mark> {
-        let statements = self.statement.iter().chain(&self.substatements).map(|(mark, _)| *mark);
-        statements.chain(self.cursor_marks.iter().copied())
+        let statements =
+            self.marks.statement.iter().chain(&self.marks.substatements).map(|(mark, _)| *mark);
+        statements.chain(self.marks.cursor_marks.iter().copied())
     }
 
     /// Returns `Interrupted` if it was cancelled; checked only at some of many steps.
@@ -218,7 +233,7 @@ impl State {
 impl Txn {
     /// What the transaction itself did to a key.
     pub(super) fn own_state(&self, state: &State, hashed: HashedKey<'_>) -> Result<OwnState> {
-        if !state.has_written {
+        if !state.buffer.has_written {
             return Ok(OwnState::Untouched);
         }
         let own = self.live.lock();
@@ -286,7 +301,7 @@ impl Txn {
     /// An error ends the transaction, because what was being spilled is incomplete. An interrupt
     /// does not.
     pub(super) fn spill_if_large(&self, state: &mut State) -> Result<()> {
-        if !state.is_large || state.row_calls > 0 {
+        if !state.buffer.is_large || state.row_calls.depth > 0 {
             return Ok(());
         }
         let (bytes, adds) = {
@@ -297,8 +312,8 @@ impl Txn {
         // need no disk space.
         let most = self.shared.engine.memtables_bytes_max();
         let is_large = self.is_large(bytes) || self.takes_too_much(state);
-        state.is_large = is_large && (adds || bytes > most / 2);
-        if !state.is_large {
+        state.buffer.is_large = is_large && (adds || bytes > most / 2);
+        if !state.buffer.is_large {
             return Ok(());
         }
         self.shared.check_writable()?;
@@ -328,7 +343,7 @@ impl Txn {
 
     /// Spills everything that is in memory. After an error the transaction must be ended.
     pub(super) fn leave_memory(&self, state: &mut State, cancellable: Cancellable) -> Result<()> {
-        state.is_large = false;
+        state.buffer.is_large = false;
         self.spill(state, cancellable).inspect_err(|error| self.shared.stop_if_unwritable(error))
     }
 
@@ -342,7 +357,7 @@ impl Txn {
     /// True if it takes more memory than it may while all transactions together take too much.
     #[inline]
     pub(super) fn takes_too_much(&self, state: &State) -> bool {
-        let own = state.memory.bytes();
+        let own = state.buffer.memory.bytes();
         own > 0 && own > self.shared.engine.share_of_writes()
     }
 
@@ -371,13 +386,13 @@ impl Txn {
         let goes_on = cancellable == Cancellable::No && self.private.is_none() && !is_scarce;
         self.live.lock().end_spill(pieces, goes_on);
         if !goes_on {
-            let freed_bytes = state.memory.clear();
+            let freed_bytes = state.buffer.memory.clear();
             let memory = &shared.engine.writes_memory;
             if is_scarce && memory.is_trim_due(shared.engine.env.clock.now()) {
                 give_freed_back(freed_bytes.max(memory.bytes()));
             }
         }
-        state.spills += 1;
+        state.buffer.spills += 1;
         if let Some(locks) = &mut state.locks {
             let rows = rows_beyond_memory(&shared.engine, &self.live);
             shared.lock_table.spill(locks, rows, LeavingLocks::Rows(&hashes));

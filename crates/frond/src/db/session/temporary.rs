@@ -192,9 +192,10 @@ impl TemporaryTree {
         }
         let begun = held.rows.savepoint().and_then(|start| {
             // Nothing of the statement was written here so far.
-            let begins = state.statement.is_some().then(|| held.rows.begin_statement());
+            let begins = state.marks.statement.is_some().then(|| held.rows.begin_statement());
             begins.transpose()?;
-            (0..state.substatements.len()).try_for_each(|_| held.rows.begin_substatement())?;
+            (0..state.marks.substatements.len())
+                .try_for_each(|_| held.rows.begin_substatement())?;
             Ok(start)
         });
         let start = begun.inspect_err(|_| *held.is_used.lock().unwrap() = false)?;
@@ -313,8 +314,8 @@ impl TemporaryUse {
         if released.is_ok()
             && let Ok(mut state) = held.rows.stay()
         {
-            state.statement = None;
-            state.substatements.clear();
+            state.marks.statement = None;
+            state.marks.substatements.clear();
         }
         *held.is_used.lock().unwrap() = false;
     }

@@ -197,9 +197,9 @@ impl Txn {
         let state = &mut *state;
         self.spill_if_large(state)?;
         let id = tree.entry.id;
-        let held = match state.row_calls {
+        let held = match state.row_calls.depth {
             0 => state.lock_mark(),
-            _ => state.row_mark,
+            _ => state.row_calls.mark,
         };
         let hashed = HashedKey::new(id, key);
         let own = self.own_state(state, hashed)?;
@@ -224,7 +224,7 @@ impl Txn {
         if self.exists(state, tree, key, own, looks)? {
             return Ok(Written::Exists);
         }
-        state.has_written = true;
+        state.buffer.has_written = true;
         let rows = match (state.was_there(own, absent, hashed), leaves) {
             (Some(was_there), Leaves::ARow) => i8::from(!was_there),
             (Some(was_there), Leaves::None) => -i8::from(was_there),
@@ -282,7 +282,7 @@ impl Txn {
     ) -> Result<Taken, LockError> {
         let locks = state.locks.as_mut().expect("there since the intent");
         let table = &self.shared.lock_table;
-        match state.spills > 0 && state.rollbacks_made > 0 {
+        match state.buffer.spills > 0 && state.marks.rollbacks_made > 0 {
             // It also holds the locks of writes that it has rolled back.
             true => table.lock_row(locks, key.tree, key.key, RowMode::Write, wait_policy),
             false => table.lock_unwritten(locks, key, RowMode::Write, wait_policy),
@@ -296,8 +296,8 @@ impl Txn {
     pub(super) fn charge_writes(&self, state: &mut State, writes: &TxnWrites) -> Result<()> {
         let bytes = writes.commit_bytes() as u64;
         let all = &self.shared.engine.writes_memory;
-        state.memory.grow(all, bytes, || writes.bytes_leaving() as u64);
-        state.is_large = self.is_large(bytes) || self.takes_too_much(state);
+        state.buffer.memory.grow(all, bytes, || writes.bytes_leaving() as u64);
+        state.buffer.is_large = self.is_large(bytes) || self.takes_too_much(state);
         let max = self.shared.engine.memtables_bytes_max();
         if bytes > max {
             let limit = "a store with this memory (a quarter of it)";

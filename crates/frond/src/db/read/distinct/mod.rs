@@ -13,7 +13,8 @@
 //!    is counted there. A group that the window cuts is scanned if it is not large; otherwise its
 //!    size is estimated from the nodes ([`Tree::estimate`]).
 //! 4. If large groups have most rows, few windows fall between them, although most values may be
-//!    there: the rows there are counted, or sampled again by themselves (`db/read/distinct/between.rs`).
+//!    there: the rows there are counted, or sampled again by themselves
+//!    (`db/read/distinct/between.rs`).
 //!
 //! Windows start where estimates put equal numbers of rows between them.
 //!

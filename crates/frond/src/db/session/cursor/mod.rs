@@ -199,9 +199,9 @@ impl Txn {
         base: Base<'t>,
         range: (Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> TxnCursor<'t> {
-        let now = || (self.live.lock().mark(), state.spills);
+        let now = || (self.live.lock().mark(), state.buffer.spills);
         let (mark, began) = state.innermost_statement().unwrap_or_else(now);
-        state.cursor_marks.push(mark);
+        state.marks.cursor_marks.push(mark);
         TxnCursor {
             txn: self,
             tree: tree.entry.id,
@@ -210,8 +210,8 @@ impl Txn {
             entry: tree.clone(),
             range,
             mark,
-            rollbacks: state.rollbacks_made,
-            spills: state.spills,
+            rollbacks: state.marks.rollbacks_made,
+            spills: state.buffer.spills,
             began,
             stepped: (0, 0),
             peeked: None,
@@ -245,8 +245,8 @@ impl Txn {
 impl Drop for TxnCursor<'_> {
     fn drop(&mut self) {
         let mut state = self.txn.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(at) = state.cursor_marks.iter().rposition(|mark| *mark == self.mark) {
-            state.cursor_marks.swap_remove(at);
+        if let Some(at) = state.marks.cursor_marks.iter().rposition(|mark| *mark == self.mark) {
+            state.marks.cursor_marks.swap_remove(at);
         }
     }
 }
@@ -373,7 +373,7 @@ impl TxnCursor<'_> {
     /// I/O errors and damage of spilled writes.
     pub fn still_gives(&self, key: &[u8]) -> Result<bool> {
         let Ok(state) = self.txn.stay() else { return Ok(false) };
-        let (rollbacks, spills) = (state.rollbacks_made, state.spills);
+        let (rollbacks, spills) = (state.marks.rollbacks_made, state.buffer.spills);
         drop(state);
         if self.stepped.1 != rollbacks {
             return Ok(false);

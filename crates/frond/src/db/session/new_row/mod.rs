@@ -100,7 +100,7 @@ impl Txn {
     }
 
     fn has_touched_any(&self, state: &State, row: NewRow<'_>) -> Result<bool> {
-        if !state.has_written {
+        if !state.buffer.has_written {
             return Ok(false);
         }
         let own = self.live.lock();
@@ -164,7 +164,7 @@ impl Txn {
                 return Ok(false);
             }
         }
-        state.has_written = true;
+        state.buffer.has_written = true;
         let mut writes = self.live.lock();
         let mark = writes.mark();
         let mut pairs = entries.iter().zip(row.keys());
