@@ -31,7 +31,6 @@ pub mod io;
 mod latency;
 mod key_range;
 mod layout;
-mod load;
 pub mod memtable;
 mod message;
 pub mod page;

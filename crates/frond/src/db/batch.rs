@@ -3,11 +3,17 @@
 use std::time::Duration;
 
 use crate::{
-    Error, Interrupter, Result, Tag, TreeId, blob::BlobHold, bounds, cancel::CancelToken,
-    coding::put_varint, pipeline::CommitPayload, run::OPERATOR_USER_MIN, sync::Arc, txn::WriteSet,
+    Error, Interrupter, Result, Tag, TreeId,
+    blob::BlobHold,
+    bounds,
+    cancel::CancelToken,
+    coding::put_varint,
+    db::{Shared, Tree, commit::LOCK_WAIT},
+    pipeline::CommitPayload,
+    run::OPERATOR_USER_MIN,
+    sync::Arc,
+    txn::WriteSet,
 };
-
-use super::{Shared, Tree, commit::LOCK_WAIT};
 
 /// Changes that commit atomically, in the order in which they were added.
 ///

@@ -1,16 +1,13 @@
 //! Numbers from the counters of trees: hidden row ids, auto-increment (Rule: I35).
 //!
-//! The counters are in the catalog's memory (`catalog/counters.rs`). This file decides what the log
-//! records of them: each commit to a tree logs new values of its counters, unless an earlier one
-//! did.
+//! The counters are in the catalog's memory (`catalog/counters.rs`). Each commit to a tree logs new
+//! values of its counters, unless an earlier one did (`commit/record.rs`).
 //!
 //! Threads: all.
 
 use std::ops::Range;
 
-use crate::{Error, Result, TreeId, sync::Ordering, types::COUNTERS};
-
-use super::{Shared, Tree};
+use crate::{Error, Result, db::Tree, sync::Ordering, types::COUNTERS};
 
 impl Tree {
     /// Takes `count` numbers from one of the tree's counters, 0 to 3, for rows of this tree; the
@@ -84,32 +81,5 @@ fn has_counter(counter: usize) -> Result<()> {
     match counter < COUNTERS {
         true => Ok(()),
         false => Err(Error::InvalidArgument(format!("a tree has {COUNTERS} counters"))),
-    }
-}
-
-impl Shared {
-    /// Lists the counter values that the record of a commit to these trees must log.
-    pub(super) fn list_counters(
-        &self,
-        trees: impl Iterator<Item = TreeId>,
-        counters: &mut Vec<(TreeId, u8, u64)>,
-    ) {
-        counters.clear();
-        if !self.has_counters.load(Ordering::SeqCst) {
-            return;
-        }
-        for tree in trees {
-            if let Some(entry) = self.catalog.by_id(tree) {
-                counters.extend(entry.counters.unlogged().map(|(at, next)| (tree, at, next)));
-            }
-        }
-    }
-
-    /// Notes that a record with these values has its place in the log.
-    pub(super) fn counters_are_logged(&self, counters: &[(TreeId, u8, u64)]) {
-        for &(tree, counter, next) in counters {
-            let entry = self.catalog.by_id(tree);
-            entry.inspect(|entry| entry.counters.are_logged(counter, next));
-        }
     }
 }

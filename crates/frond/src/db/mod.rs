@@ -1,70 +1,52 @@
 //! The public API of the engine: a database, its trees, batches, snapshots and cursors.
 //!
+//! | folder | what it does |
+//! |---|---|
+//! | `commit/` | the commit path: from a write set to the log and a memtable |
+//! | `read/` | reads at one moment: rows, cursors, snapshots, counts |
+//! | `session/` | transactions, temporary trees, prepared transactions |
+//! | `ddl/` | changes of the catalog: trees are created, cloned, changed and dropped |
+//! | `load/` | bulk loads, and builds of indexes |
+//! | `feed/` | the feed of committed changes |
+//! | `open/` | opening a store and replaying its log |
+//!
 //! Threads: every handle may be used from all threads concurrently.
 
-mod alter;
 mod batch;
-mod build;
-mod bulk;
-mod bulk_fill;
-mod catalog;
-mod catalog_change;
-mod change_trees;
-mod changes;
 mod commit;
 mod counters;
-mod counts;
-mod cursor;
-mod distinct;
+mod ddl;
+mod feed;
 #[cfg(all(test, shuttle))]
 mod interleavings;
-mod key_order;
-mod named_snapshot;
+mod load;
 mod open;
-mod operators;
 mod options;
-mod parallel_reads;
-mod prepared;
-mod projection;
 mod read;
-mod readahead;
-mod replay;
-mod rows;
-mod scan_chunk;
+mod session;
 mod sizes;
-mod snapshot;
-mod sources;
 mod stats;
 mod striped_handle;
 mod tree;
-mod txn;
 
 pub(crate) use crate::catalog::TABLE_ATTRIBUTES;
-pub(crate) use alter::{ExclusiveTreeLock, ExclusiveWait};
 pub use batch::Batch;
-pub use build::{IndexBuild, RowChanged};
-pub use bulk::{BulkLoad, BulkLoaded};
-pub(crate) use catalog_change::CatalogChange;
-pub use change_trees::{ChangeStep, TreesChange, TreesChanged, WhichTree};
-pub use changes::{Change, ChangeFeed, ChangedTree, Commit};
-pub use counts::{RangeEstimate, RowCount};
-pub use cursor::Cursor;
-pub(crate) use key_order::{KeyOrder, Repeats};
-pub use named_snapshot::SnapshotInfo;
+pub(crate) use ddl::{CatalogChange, ExclusiveTreeLock, ExclusiveWait};
+pub use ddl::{ChangeStep, SnapshotInfo, TreesChange, TreesChanged, WhichTree};
+pub use feed::{Change, ChangeFeed, ChangedTree, Commit};
+pub use load::{BulkLoad, BulkLoaded, IndexBuild, RowChanged};
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
-pub use prepared::{PreparedInfo, PreparedTxn};
-pub use projection::Projection;
-pub use rows::RowBuf;
+pub use read::{Cursor, Projection, RangeEstimate, RowBuf, RowCount, Snapshot};
+pub(crate) use read::{KeyOrder, Repeats};
+pub(crate) use session::RowCall;
+pub use session::{
+    IfLocked, Interrupter, Isolation, ManyRows, PreparedInfo, PreparedTxn, ReadOptions, RowChange,
+    RowConflict, RowEntry, RowLock, RowRead, Savepoint, Sees, TemporaryEntry, TemporaryTree,
+    TreeLock, Txn, TxnCursor, TxnOptions,
+};
 pub use sizes::TreeSizes;
-pub use snapshot::Snapshot;
 pub use stats::{DamagedRange, Stats, TreeStats};
 pub use tree::{Tree, TreeInfo, TreeOptions};
-pub(crate) use txn::RowCall;
-pub use txn::{
-    IfLocked, Interrupter, Isolation, ManyRows, ReadOptions, RowChange, RowConflict, RowEntry,
-    RowLock, RowRead, Savepoint, Sees, TemporaryEntry, TemporaryTree, TreeLock, Txn, TxnCursor,
-    TxnOptions,
-};
 
 use crate::{
     Durability, Error, Result, Seqno, TreeId,
@@ -76,7 +58,7 @@ use crate::{
     txn::{KeyLockTable, LastCommits, LockGate, lock_table::LockTable},
 };
 use commit::Records;
-use prepared::PreparedTable;
+use session::{PreparedTable, TxnPool};
 use std::path::Path;
 use striped_handle::StripedHandles;
 
@@ -121,7 +103,7 @@ pub(crate) struct Shared {
     /// Transaction numbers given out so far.
     pub txns: AtomicU64,
     /// Pools of state for new transactions.
-    txn_pool: txn::TxnPool,
+    txn_pool: TxnPool,
     pub timings: commit::Timings,
     pub durability: Durability,
     pub read_only: bool,

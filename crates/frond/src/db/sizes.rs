@@ -7,9 +7,12 @@
 //! Threads: all. Cost: some look-ups; the first time after a store of an earlier version of Frond
 //! was opened, a read of the tree's nodes.
 
-use crate::{Result, Seqno, sync::Arc, tree::Held};
-
-use super::{Tree, TreeStats};
+use crate::{
+    Result, Seqno,
+    db::{Tree, TreeStats},
+    sync::Arc,
+    tree::Held,
+};
 
 /// Sizes of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -5,14 +5,13 @@ use std::{cmp::Reverse, time::Duration};
 use crate::{
     SizeClass, TreeId,
     catalog::CATALOG_TREE,
+    db::Shared,
     io::SlowOperation,
     latency::LatencyStats,
     run::{DecodeStats, EncodeStats, Work},
     sync::Ordering,
     tree::Damaged,
 };
-
-use super::Shared;
 
 /// Counters since the store was opened, and current sizes. Names end in their unit.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -192,8 +191,8 @@ impl Stats {
             ("lock_timeouts", locks.timeouts),
             ("deadlocks", locks.deadlocks),
             ("lock_interrupts", locks.interrupts),
-            ("writers_slowed", count(&engine.slowed.count)),
-            ("writers_slowed_nanos", count(&engine.slowed.nanos)),
+            ("writers_slowed", count(&engine.admission.slowed.count)),
+            ("writers_slowed_nanos", count(&engine.admission.slowed.nanos)),
             ("locked_rows_looked_again", shared.last_commits.looked_again()),
         ];
         list(&mut values, COMMIT_NAMES, &commits);

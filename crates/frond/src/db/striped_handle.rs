@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! 1. The store itself holds no striped handle, and neither does what it keeps of ended
-//!    transactions (`txn/pool.rs`): so nothing that the store owns keeps it open.
+//!    transactions (`session/pool.rs`): so nothing that the store owns keeps it open.
 //! 2. A striped handle is dropped with the last [`Db`](super::Db) and the last transaction that
 //!    uses it, whichever is later; the store closes with its last holder, striped handles included.
 //!
@@ -16,8 +16,10 @@
 
 use std::{fmt, ops::Deref};
 
-use super::Shared;
-use crate::sync::{Arc, thread_number};
+use crate::{
+    db::Shared,
+    sync::{Arc, thread_number},
+};
 
 /// Number of stripes: as many as the transaction pool has stripes.
 const STRIPES: usize = if cfg!(shuttle) { 2 } else { 64 };

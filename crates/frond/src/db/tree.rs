@@ -8,16 +8,14 @@ use std::{
 use crate::{
     Error, Layout, Result, Seqno, SizeClass, TreeId, bounds,
     catalog::{TreeEntry, TreeRecord},
+    db::{
+        Batch, Cursor, Projection, Shared,
+        batch::check_key,
+        read::{View, in_key_order},
+    },
     layout::{RowVersions, Standing},
     run::RowSchema,
     sync::Arc,
-    version::Version,
-};
-
-use super::{
-    Batch, Cursor, Projection, Shared,
-    batch::check_key,
-    read::{ReadView, in_key_order},
 };
 
 /// Options of a new tree.
@@ -121,16 +119,16 @@ impl Tree {
         }
     }
 
-    /// A view of what is visible now, in a version that was taken before. The tree's birth is
-    /// visible by now, so only its end is checked.
+    /// A view of what is visible now, for one call. The tree's birth is visible by now, so only its
+    /// end is checked.
     #[inline]
-    fn view<'a>(&'a self, version: &'a Version) -> Result<ReadView<'a>> {
-        let engine = &self.shared.engine;
-        let at = engine.sequencer.visible();
+    fn view(&self) -> Result<View<'_>> {
+        self.shared.engine.health.check()?;
+        let view = View::visible(&self.shared.engine);
         if !plant!("db: a get does not ask whether its tree has ended") {
-            self.entry.check_at(at)?;
+            self.entry.check_at(view.at)?;
         }
-        Ok(ReadView { engine, version, at })
+        Ok(view)
     }
 
     /// The version of the layout in which the handle returns values, if these name theirs.
@@ -219,10 +217,7 @@ impl Tree {
     /// As [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         check_key(key)?;
-        self.shared.engine.health.check()?;
-        let version = self.shared.engine.versions.current();
-        let view = self.view(&version)?;
-        let found = view.get(self.entry.id, key, value)?;
+        let found = self.view()?.get(self.entry.id, key, value)?;
         self.bring_up(value)?;
         Ok(found)
     }
@@ -276,9 +271,7 @@ impl Tree {
         value: &mut Vec<u8>,
     ) -> Result<bool> {
         check_key(key)?;
-        self.shared.engine.health.check()?;
-        let version = self.shared.engine.versions.current();
-        let view = self.view(&version)?;
+        let view = self.view()?;
         projection.check(self.schema.as_ref())?;
         view.get_projected(&self.entry, key, projection, value)
     }
@@ -308,10 +301,7 @@ impl Tree {
     /// As [`get`](Self::get).
     pub fn get_at(&self, key: &[u8], from: usize, out: &mut [u8]) -> Result<Option<usize>> {
         check_key(key)?;
-        self.shared.engine.health.check()?;
-        let version = self.shared.engine.versions.current();
-        let view = self.view(&version)?;
-        view.get_at(self, key, from, out)
+        self.view()?.get_at(self, key, from, out)
     }
 
     /// True if the key exists. Costs as much as [`get`](Self::get), without the copy of the value.
@@ -320,9 +310,7 @@ impl Tree {
     /// As [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         check_key(key)?;
-        self.shared.engine.health.check()?;
-        let version = self.shared.engine.versions.current();
-        self.view(&version)?.exists(self.entry.id, key)
+        self.view()?.exists(self.entry.id, key)
     }
 
     /// The values of many keys, all at one snapshot, in the order of the keys.
@@ -330,9 +318,7 @@ impl Tree {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.shared.engine.health.check()?;
-        let version = self.shared.engine.versions.current();
-        let view = self.view(&version)?;
+        let view = self.view()?;
         in_key_order(keys, |key| {
             check_key(key)?;
             let mut value = Vec::new();

@@ -15,9 +15,8 @@
 //! Threads: a cursor belongs to one thread at a time; it can be sent.
 
 use super::{
-    LATEST, Memtable, RangeDelete,
+    LATEST, Memtable, RangeDelete, Table,
     arena::{At, RecordHead},
-    directory::Table,
     mem_run::{Attached, MemRun},
     place::Place,
     tree::Tree,

@@ -15,9 +15,8 @@
 
 use super::{
     arena::{Arena, AtomicAt},
-    batch::{Batch, Entry, Inserted},
     node::NodeHead,
-    tree::Tree,
+    tree::{Batch, Entry, Inserted, Tree},
 };
 use crate::{
     Seqno, Tag, TreeId,

@@ -38,9 +38,11 @@ impl Engine {
             }
         }
         let entries = slot.entries();
-        self.progress.store(0, Ordering::Relaxed);
+        self.admission.progress.store(0, Ordering::Relaxed);
         let per_entry = jobs.work_per_entry.max(256);
-        self.progress_expected.store((entries * per_entry / 256).max(1), Ordering::Relaxed);
+        self.admission
+            .progress_expected
+            .store((entries * per_entry / 256).max(1), Ordering::Relaxed);
 
         let publish = VersionNumber(version.publish.0 + 1);
         let changes = slot.changes();
@@ -53,12 +55,12 @@ impl Engine {
         let mut roots = version.roots.clone();
         let mut effects = Vec::new();
         let mut tasks: Vec<Box<dyn FnOnce() -> TreeOutcome + Send>> = Vec::new();
-        let progress = self.progress.clone();
+        let progress = self.admission.progress.clone();
         for tree in slot.trees().into_iter().filter(|&tree| !dropped(tree)) {
             let Some(traits) = self.trees.traits(tree) else { continue };
             let old = roots.get(&tree).cloned().unwrap_or_default();
             let (cx, slot, progress) = (self.cx.clone(), slot.clone(), progress.clone());
-            let is_frugal = self.full.is_replay();
+            let is_frugal = self.admission.full.is_replay();
             tasks.push(Box::new(move || {
                 let mut job = apply_job(&cx, traits, publish, &progress);
                 job.is_frugal = is_frugal;
@@ -99,12 +101,12 @@ impl Engine {
         drop(publishing);
         let admitted = slot.admitted.load(Ordering::Relaxed);
         self.checkpoint.applied_to(last, admitted);
-        let done = self.progress.load(Ordering::Relaxed);
+        let done = self.admission.progress.load(Ordering::Relaxed);
         if let Some(now) = (done * 256).checked_div(entries) {
             jobs.work_per_entry =
                 if jobs.work_per_entry == 0 { now } else { (jobs.work_per_entry * 3 + now) / 4 };
         }
-        self.progress_expected.store(0, Ordering::Relaxed);
+        self.admission.progress_expected.store(0, Ordering::Relaxed);
         self.signal.notify();
         Ok(true)
     }
@@ -221,7 +223,7 @@ impl Engine {
         for (&tree, root) in version.roots.nodes() {
             let Some(traits) = self.trees.traits(tree) else { continue };
             let lineage = traits.lineage;
-            let mut job = Job::new(&self.cx, traits, publish, 0, &self.progress);
+            let mut job = Job::new(&self.cx, traits, publish, 0, &self.admission.progress);
             let Some(drained) = job.drain(root)? else { continue };
             job.flush_ticks();
             let mut roots = version.roots.clone();

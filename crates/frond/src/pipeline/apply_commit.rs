@@ -5,18 +5,20 @@
 //! 1. Inserting a payload twice, concurrently or one after the other, has the effect of inserting
 //!    it once: a memtable keeps each (key, seqno), range delete and mini-run once, and empty-range
 //!    hints are only cut.
+//! 2. A payload does not change while another thread can reach it: the write set is sealed before,
+//!    and its owner takes the memory back only when it holds the last reference.
 //!
 //! Threads: all; several may insert one payload.
 
 use crate::{
-    Seqno,
+    Seqno, TreeId,
     memtable::MemRun,
     sync::{Arc, MutexGuard, Ordering},
-    txn::Section,
+    txn::{HoldsWrites, Section, WriteSet},
     version::MemtableRef,
 };
 
-use super::{CommitPayload, Engine};
+use super::Engine;
 
 /// Entries of one tree from which a commit builds a mini-run of them (Rule: I6). `--bench commit`:
 /// a mini-run takes away about half of the commit's time per entry (300 to 120–170 ns at 10 000),
@@ -24,6 +26,40 @@ use super::{CommitPayload, Engine};
 /// takes 7.5 µs instead of 0.4, with four of 100 000 0.9. A memtable of 64 MiB has a million short
 /// entries, so at most some ten runs.
 pub(crate) const MINI_RUN_ENTRIES_MIN: usize = 100_000;
+
+/// The payload of a commit: a sealed write set and what goes with it.
+#[derive(Debug, Default)]
+pub(crate) struct CommitPayload {
+    pub writes: WriteSet,
+    /// Trees touched, ascending.
+    pub trees: Vec<TreeId>,
+    /// Changes of the row counts of trees, ascending; a tree that is not listed has an unknown
+    /// change.
+    pub rows: Vec<(TreeId, i64)>,
+    /// New values of trees' counters, as the record says: tree, counter, and the next number.
+    pub counters: Vec<(TreeId, u8, u64)>,
+    /// Mini-runs that hold the entries of some of the trees.
+    pub runs: Vec<(TreeId, Arc<MemRun>)>,
+    /// Catalog rows that the decision of a prepared transaction removes: sorted, point entries
+    /// only.
+    pub decided: WriteSet,
+    /// The commit frees space in the end, so it is admitted to a full disk as deletes are.
+    pub relieves: bool,
+}
+
+impl CommitPayload {
+    /// Change of a tree's row count, if it is known.
+    pub fn rows_of(&self, tree: TreeId) -> Option<i64> {
+        let at = self.rows.binary_search_by_key(&tree, |(tree, _)| *tree).ok()?;
+        Some(self.rows[at].1)
+    }
+}
+
+impl HoldsWrites for CommitPayload {
+    fn writes(&self) -> &WriteSet {
+        &self.writes
+    }
+}
 
 impl Engine {
     /// Builds mini-runs for trees with many entries. Called before the commit has its seqno,

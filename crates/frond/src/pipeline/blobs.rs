@@ -19,6 +19,9 @@ pub(crate) struct BlobSync {
     asked: AtomicU64,
     /// All requests up to this one are served. Locked during the sync.
     served: Mutex<u64>,
+    /// Bytes of blobs committed since the last checkpoint started: what they replace is free only
+    /// after the next two.
+    pub bytes_since_checkpoint: AtomicU64,
 }
 
 impl Engine {

@@ -13,7 +13,7 @@
 //!
 //! Threads: the log thread, or the caller of `step`.
 
-use crate::sync::Ordering;
+use crate::sync::{Arc, AtomicU64, Ordering};
 
 use super::Engine;
 
@@ -26,6 +26,64 @@ const EXTENT_BYTES: u64 = 96;
 /// Number of transactions, each with the most that one may keep in memory, that fit into the limit
 /// of all together.
 const LARGE_WRITERS: u64 = 4;
+
+/// The loads of a store: their shared memory budget, and counters.
+#[derive(Debug)]
+pub(crate) struct Loads {
+    /// Maximum of all buffers together, bytes.
+    limit: u64,
+    pub active: AtomicU64,
+    /// Memory in use, bytes.
+    memory: AtomicU64,
+    pub rows: AtomicU64,
+    pub spilled_bytes: AtomicU64,
+}
+
+impl Loads {
+    pub fn new(limit: u64) -> Arc<Self> {
+        let zero = || AtomicU64::new(0);
+        let (active, memory, rows, spilled_bytes) = (zero(), zero(), zero(), zero());
+        Arc::new(Self { limit, active, memory, rows, spilled_bytes })
+    }
+
+    /// Memory that loads currently use, bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.load(Ordering::Relaxed)
+    }
+}
+
+/// One load's share of the memory.
+#[derive(Debug)]
+pub(crate) struct LoadShare {
+    pub loads: Arc<Loads>,
+    charged: u64,
+}
+
+impl LoadShare {
+    pub fn new(loads: &Arc<Loads>) -> Self {
+        loads.active.fetch_add(1, Ordering::Relaxed);
+        Self { loads: loads.clone(), charged: 0 }
+    }
+
+    /// Bytes that this load may use. The value falls when another load starts: a load that has more
+    /// gives it back with its next row.
+    pub fn limit(&self) -> u64 {
+        self.loads.limit / self.loads.active.load(Ordering::Relaxed).max(1)
+    }
+
+    pub fn charge(&mut self, bytes: u64) {
+        self.loads.memory.fetch_add(bytes, Ordering::Relaxed);
+        self.loads.memory.fetch_sub(self.charged, Ordering::Relaxed);
+        self.charged = bytes;
+    }
+}
+
+impl Drop for LoadShare {
+    fn drop(&mut self) {
+        self.charge(0);
+        self.loads.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl Engine {
     /// Bytes that one transaction may keep in memory uncommitted if all together have too much;

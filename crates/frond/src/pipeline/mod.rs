@@ -15,46 +15,39 @@
 //!    I30).
 //! 5. A panic, a failed write or sync, or a contradiction in the store's own pages stops the store
 //!    (P12, P16): `Health`. An unreadable page of a tree only delays the work that needs it
-//!    (`tree/damage.rs`), and a full disk only the work that needs space (`full.rs`).
+//!    (`tree/damage.rs`), and a full disk only the work that needs space (`admission.rs`).
 //!
 //! Threads: one applier, one checkpointer, a pool for tree jobs; or none (`Workers::Manual`), then
 //! `step` does one unit of work on the calling thread.
 
+mod admission;
 mod apply;
 mod apply_commit;
 mod batch;
 mod blobs;
 mod checkpoint;
-mod commit_payload;
-mod full;
-mod health;
 mod in_doubt;
 mod memory;
-mod pace;
 mod pool;
 mod readers;
 mod spill;
 mod sync_requests;
-mod turn;
 mod workers;
 
+pub(crate) use admission::{Admission, LogWait, Paced, TurnTaken};
+pub(crate) use apply_commit::CommitPayload;
 pub(crate) use blobs::BlobSync;
 pub(crate) use checkpoint::CheckpointState;
-pub(crate) use commit_payload::CommitPayload;
-pub(crate) use full::{FullDisk, LogWait};
-pub(crate) use health::Health;
 pub(crate) use in_doubt::{HeldExtents, InDoubt};
-pub(crate) use pace::{Paced, Slowed};
+pub(crate) use memory::{LoadShare, Loads};
 pub(crate) use pool::TaskPool;
 pub(crate) use readers::{PieceMemory, Readers};
 pub(crate) use spill::SpillState;
-pub(crate) use turn::{Turn, TurnTaken};
 pub(crate) use workers::Background;
 
 use crate::{
     Error, Lineage, Lsn, Result, Seqno, TreeId, VersionNumber,
     io::Env,
-    load::Loads,
     memtable::Memtable,
     store::Store,
     sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
@@ -169,10 +162,7 @@ pub(crate) struct Engine {
     /// `None` if the store is open read-only.
     pub log: Option<Log>,
     pub sequencer: Sequencer<CommitPayload>,
-    /// Held by a commit that takes a good part of the memtables' memory, until it is inserted.
-    pub(crate) large_batch: Turn,
-    /// Held by a commit that was written beyond memory, one at a time. Taken before `large_batch`.
-    pub(crate) spilled_commit: Turn,
+    pub admission: Admission,
     /// 1 once any tree has had a vacancy; then commits check for vacancies.
     pub empty_ranges: AtomicU64,
     pub versions: Versions,
@@ -183,7 +173,6 @@ pub(crate) struct Engine {
     pub(crate) readers: Readers,
     pub checkpoint: CheckpointState,
     pub spill: SpillState,
-    pub full: FullDisk,
     /// End of the last record that was given a place in the log.
     pub log_reached: AtomicU64,
     /// Running bulk loads.
@@ -192,9 +181,6 @@ pub(crate) struct Engine {
     pub lock_table: Arc<LockTable>,
     /// Memory of uncommitted writes, those of prepared transactions included.
     pub writes_memory: WritesMemory,
-    /// Bytes of blobs committed since the last checkpoint started: what they replace is free only
-    /// after the next two.
-    pub blob_bytes_since_checkpoint: AtomicU64,
     /// One sync of the store file for all commits that wait for their blobs.
     pub(crate) blob_sync: BlobSync,
     /// Extents of in-doubt transactions that only the log names.
@@ -205,10 +191,6 @@ pub(crate) struct Engine {
     pub(crate) roots: Mutex<RootJobs>,
     /// Page effects of published jobs, until a checkpoint takes them.
     pub(crate) effects: Mutex<VecDeque<Published>>,
-    /// Entries encoded so far by the running apply, and the number expected; for pacing.
-    pub progress: Arc<AtomicU64>,
-    pub progress_expected: AtomicU64,
-    pub slowed: Slowed,
     /// Everything is drained and nothing was committed for a while: a checkpoint is due if anything
     /// is not durable, and free space is returned.
     pub(crate) idle: AtomicBool,
@@ -272,6 +254,53 @@ impl Signal {
             let time = std::time::Duration::from_millis(millis);
             drop(self.waits.changed.wait_timeout(guard, time).unwrap());
         }
+    }
+}
+
+/// Whether the store may go on. The first failed write or sync, or a panic in background work,
+/// stops it for good (P12, P16): every later call except statistics and close fails until the store
+/// is reopened.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    /// Set after `why`; set without a reason by a clean close.
+    failed: AtomicBool,
+    why: Mutex<Option<String>>,
+}
+
+impl Health {
+    /// `Err(Error::Failed)` once anything has failed. One relaxed load in the common case.
+    pub fn check(&self) -> Result<()> {
+        if !self.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(self.why().map_or(Error::Closed, Error::Failed))
+    }
+
+    /// Why the store stopped, if it did.
+    pub fn why(&self) -> Option<String> {
+        self.why.lock().unwrap().clone()
+    }
+
+    /// Stops the store. The first reason stays.
+    pub fn fail(&self, why: impl Into<String>) {
+        self.why.lock().unwrap().get_or_insert_with(|| why.into());
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// Closes the store without a failure: from now on every call fails with `Closed`.
+    pub fn close(&self) {
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// Passes a result on. An error after which the medium cannot be trusted stops the store.
+    pub fn watch<T>(&self, result: Result<T>) -> Result<T> {
+        match &result {
+            // Nothing was done, and nothing is wrong with the medium: space may become free (P13),
+            // and a log that is being closed accepts nothing more.
+            Ok(_) | Err(Error::Full(_) | Error::Closed) => {}
+            Err(error) => self.fail(error.to_string()),
+        }
+        result
     }
 }
 
@@ -361,7 +390,7 @@ impl Engine {
         while self.apply_oldest()? {}
         self.publish_unchanged();
         self.run_checkpoint()?;
-        let is_tight = self.store.disk_free().is_ok_and(|free| free < full::TIGHT_BYTES);
+        let is_tight = self.store.disk_free().is_ok_and(|free| free < admission::TIGHT_BYTES);
         let end = self.health.watch(self.log().close(is_tight))?;
         self.end_sync_requests();
         if !self.in_doubt.is_empty() {
@@ -391,6 +420,12 @@ impl Engine {
             || slot.blob_bytes.load(Ordering::Relaxed) >= self.limits.checkpoint_log_bytes
     }
 
+    /// Bytes of log that recovery from the older slot would need now.
+    pub(crate) fn log_kept_bytes(&self) -> u64 {
+        let needed = self.checkpoint.log_needed.load(Ordering::Relaxed);
+        self.log_reached.load(Ordering::Relaxed).saturating_sub(needed)
+    }
+
     /// Bytes of runs that are not written yet.
     pub fn unwritten_bytes(&self) -> u64 {
         self.cx.unwritten.load(Ordering::Relaxed)
@@ -417,5 +452,40 @@ impl Engine {
         if self.cx.damage.probe(&self.cx, self.env.clock.now()) {
             self.signal.notify();
         }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    /// Promises: P12, P16.
+    #[test]
+    fn the_first_failure_is_kept() {
+        let health = Health::default();
+        assert!(health.check().is_ok() && health.why().is_none());
+        health.fail("first");
+        health.fail("second");
+        health.close();
+        assert!(matches!(health.check(), Err(Error::Failed(why)) if why == "first"));
+    }
+
+    /// Promise: P13.
+    #[test]
+    fn a_full_disk_does_not_stop_the_store_but_any_other_error_does() {
+        let health = Health::default();
+        assert!(health.watch::<()>(Err(Error::Full("a disk".into()))).is_err());
+        assert!(health.check().is_ok());
+        let error = std::io::Error::other("gone");
+        assert!(health.watch::<()>(Err(Error::io("store", "read", 0, error))).is_err());
+        assert!(matches!(health.check(), Err(Error::Failed(_))));
+    }
+
+    #[test]
+    fn a_closed_store_reports_that_it_is_closed() {
+        let health = Health::default();
+        health.close();
+        assert!(matches!(health.check(), Err(Error::Closed)));
+        assert_eq!(health.why(), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Threads that read ahead of long scans (`db/readahead.rs`), and the memory of blocks they have
-//! read that no scan has taken yet.
+//! Threads that read ahead of long scans (`db/read/readahead.rs`), and the memory of blocks they
+//! have read that no scan has taken yet.
 //!
 //! Invariants
 //! 1. All scans of a store together have at most a sixteenth of its budget read ahead or in flight,

@@ -2,7 +2,7 @@
 //!
 //! Each loop looks for work, does it, and otherwise waits for the signal. An error or a panic stops
 //! the store immediately, and nothing is retried (P12, P16). A full disk is not an error
-//! (`full.rs`), nor is an unreadable page (`tree/damage.rs`).
+//! (`admission.rs`), nor is an unreadable page (`tree/damage.rs`).
 
 use std::{panic, time::Duration};
 

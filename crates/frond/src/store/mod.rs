@@ -71,7 +71,6 @@
 //! Invariants: see each file. Threads: any call from any thread; locks in `file.rs`.
 //! Bytes: docs/format.md. Rules: I10, I16, I18–I25.
 
-mod admission_credit;
 mod aligned;
 mod alloc;
 mod blobs;

@@ -18,7 +18,6 @@
 //! Threads: all.
 
 use super::{
-    admission_credit::{AdmissionCredit, CREDIT},
     alloc::Class,
     file::Store,
     map::mapped_end,
@@ -29,7 +28,8 @@ use crate::{
     bounds,
     error::{Error, Result},
     io::ALIGN,
-    sync::{Mutex, MutexGuard},
+    striped::Striped,
+    sync::{AtomicU64, Mutex, MutexGuard, Ordering},
 };
 
 /// Unit of backing: a call per run would cost a journal entry per run.
@@ -68,6 +68,49 @@ pub(super) struct Reserve {
     disk_free: u64,
     /// Bytes admitted since the last measurement.
     since: u64,
+}
+
+/// Bytes admitted at once. A commit that needs a good part of them is admitted by itself.
+const CREDIT: u64 = 64 << 10;
+const CREDIT_SMALL: u64 = CREDIT / 4;
+const CREDIT_STRIPES: usize = if cfg!(shuttle) { 2 } else { 16 };
+
+/// Disk space admitted ahead of commits, in bytes, in stripes shared by a few threads each.
+///
+/// Checking the space for a commit takes two locks of the store, which background work also takes
+/// and holds. So that small commits need neither, space for many of them is admitted at once, and
+/// each takes its part from a stripe: one change of a cache line that few threads share. Credit is
+/// counted as admitted. Code that needs to know how much is reserved for commits, or that finds no
+/// space, drains it.
+#[derive(Debug, Default)]
+struct AdmissionCredit(Striped<AtomicU64, CREDIT_STRIPES>);
+
+impl AdmissionCredit {
+    /// True if a commit that needs this many bytes may use credit.
+    fn serves(needed: u64) -> bool {
+        needed <= CREDIT_SMALL
+    }
+
+    /// Takes credit from this thread's stripe; false if there is not enough.
+    fn take(&self, needed: u64) -> bool {
+        let left = |credit: u64| credit.checked_sub(needed);
+        self.0.mine().fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+    }
+
+    /// Adds unused admission credit to this thread's stripe.
+    fn put(&self, bytes: u64) {
+        self.0.mine().fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Drains all credit and returns it.
+    fn drain(&self) -> u64 {
+        self.0.iter().map(|credit| credit.swap(0, Ordering::Relaxed)).sum()
+    }
+
+    /// Total credit.
+    fn sum(&self) -> u64 {
+        self.0.iter().map(|credit| credit.load(Ordering::Relaxed)).sum()
+    }
 }
 
 /// The reserve, and the credit that commits take without its lock.

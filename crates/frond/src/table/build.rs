@@ -1,7 +1,7 @@
 //! Building an index of a table that is being written: concurrently with its writers, which wait
 //! only at the very end, for a moment (Rule: I34).
 //!
-//! The phases are those of any build (`db/build/`). Here the program's functions compute the
+//! The phases are those of any build (`db/load/build/`). Here the program's functions compute the
 //! entries, from the rows of the snapshot and from those that the rounds return; and the commit
 //! that publishes the index adds it to the table's definition. If the exclusive lock on the table
 //! is not available soon after a short round, there is another round.

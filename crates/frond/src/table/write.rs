@@ -8,7 +8,7 @@
 //!    (Rule: I48).
 //!
 //! Indexes that are being built are not handled here: the tree of the rows records what changes
-//! (`db/build/`).
+//! (`db/load/build/`).
 //!
 //! Threads: as the transaction.
 

@@ -3,7 +3,7 @@
 //! A group is a header, then records, padded with zeros to 4 KiB, so that no later write touches a
 //! sector of a synced one (Rule: I14). Most groups are written once, by one writer. A group of
 //! small commits at level `os` is written several times as it grows, until it is closed
-//! (`open.rs`).
+//! (`leader.rs`).
 //!
 //! Invariants
 //! 1. A group's header verifies alone: its checksum is seeded with the segment's salt and covers

@@ -7,7 +7,7 @@
 //! Invariants
 //! 1. Groups are written in order.
 //! 2. `durable ≤ written ≤ end`, all at group boundaries, and none ever decreases. What the file
-//!    holds of an open group lies after them (`open.rs`).
+//!    holds of an open group lies after them (`leader.rs`).
 //! 3. After the first failed write or sync nothing more is written and no commit is acknowledged
 //!    (Promise: P12).
 //!
@@ -20,11 +20,10 @@ use std::{collections::VecDeque, path::PathBuf, time::Duration};
 use super::{
     aligned::AlignedBuf,
     group::{GroupBuf, GroupKind, padded},
-    guarantee::{BUFFERS_KEPT, GuaranteedSpace},
     leader::is_full,
     recovery::RecoveredTail,
     relief,
-    reserve::Reservation,
+    reserve::{BUFFERS_KEPT, GuaranteedSpace, Reservation},
     segment::{
         self, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENT_END_BYTES, SEGMENT_HEADER_BYTES,
         SegmentFile, SegmentHeader,
@@ -172,9 +171,15 @@ impl Sealed {
     pub fn end(&self) -> Lsn {
         Lsn(self.first.0 + padded(self.used) as u64)
     }
+
+    /// The last open write, if it wrote this group in full: then the group is in the file already.
+    pub fn in_file(&self, open_write: Option<OpenWrite>) -> Option<OpenWrite> {
+        let is_whole = |open: &OpenWrite| open.first == self.first && open.used == self.used;
+        open_write.filter(|open| self.kind == GroupKind::Records && is_whole(open))
+    }
 }
 
-/// The file's copy of a group that was written while open (`open.rs`).
+/// The file's copy of a group that was written while open (`leader.rs`).
 #[derive(Clone, Copy)]
 pub(super) struct OpenWrite {
     pub first: Lsn,
@@ -209,7 +214,7 @@ pub(super) struct State {
     pub spares: VecDeque<u64>,
     /// Whether the reserve exists; records that add data are accepted only then (`relief.rs`).
     pub has_reserve: bool,
-    /// Guaranteed space, which other reservations must leave free (`guarantee.rs`).
+    /// Guaranteed space, which other reservations must leave free (`reserve.rs`).
     pub guaranteed: GuaranteedSpace,
     /// Some space was guaranteed on a full disk, before it existed.
     pub is_short: bool,
@@ -551,6 +556,12 @@ impl Log {
         if state.sleepers > 0 {
             self.progress.notify_all();
         }
+    }
+
+    /// Everything before this position is in the log's file.
+    pub(super) fn in_file(state: &State) -> Lsn {
+        let open = state.open_write.map_or(Lsn(0), |open| open.end());
+        state.written.max(open)
     }
 
     pub(super) fn publish_written(&self, state: &mut State, written: Lsn) {

@@ -38,7 +38,7 @@
 //! - [`Log::close`] returns the exact end, for the slot's clean mark; [`Log::trim`] still works
 //!   afterwards.
 //!
-//! The log knows nothing about trees: record payloads are opaque to it. `record/mod.rs` defines the
+//! The log knows nothing about trees: record payloads are opaque to it. `record.rs` defines the
 //! commit record for the modules above.
 //!
 //! Bytes: docs/format.md, "Log". Rules: I13–I15. Promises: P1, P3, P5, P6, P8, P9, P11, P12, P19,
@@ -48,12 +48,10 @@ mod aligned;
 mod assembly;
 mod feed;
 mod group;
-mod guarantee;
 mod idle;
 mod in_place;
 mod leader;
 mod log;
-mod open;
 mod reader;
 mod record;
 mod recovery;
@@ -64,13 +62,11 @@ mod segment;
 mod tests;
 
 pub use feed::{LogFeed, TakeCommit, in_group};
-pub use guarantee::GuaranteeRefused;
 pub use log::{Log, LogOptions, LogStats};
 pub use record::{
     Item, KeyMemory, LogExtent, Record, RecordBuilder, RecordItems, TRAILER_BYTES,
     checkpoint_record, decode, items, keeps_trailer, trailer,
 };
 pub use recovery::{Expect, RecoveredTail, recover};
-pub use relief::LogUse;
-pub use reserve::{FRAGMENT_ROOM, Fragments, Reservation};
+pub use reserve::{FRAGMENT_ROOM, Fragments, GuaranteeRefused, LogUse, Reservation};
 pub use segment::begin;

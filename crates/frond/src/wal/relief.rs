@@ -38,22 +38,6 @@ use crate::{
     sync::Arc,
 };
 
-/// The purpose of a record, which decides whether it may take the reserve.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogUse {
-    /// Adds data: refused while there is no reserve.
-    Rows,
-    /// Frees space eventually, or is needed to free space: may take the reserve.
-    Relief,
-}
-
-impl LogUse {
-    /// `Relief` for a record that only deletes, else `Rows`.
-    pub fn relief_if(relieves: bool) -> Self {
-        if relieves && !plant!("wal: deletes have no reserve") { Self::Relief } else { Self::Rows }
-    }
-}
-
 fn segment_at(dir: &Path, bytes: u64, file: Arc<dyn File>) -> SegmentFile {
     SegmentFile { number: 0, bytes, path: dir.join(RESERVE_NAME), file }
 }

@@ -1,8 +1,8 @@
 //! Scans of every kind go in one direction, whatever is written ahead of their position, at it and
 //! before it.
 //!
-//! Debug builds check the order of every cursor (`db/key_order.rs`); these tests check it in all
-//! builds, and check which rows are returned.
+//! Debug builds check the order of every cursor (`db/read/key_order.rs`); these tests check it in
+//! all builds, and check which rows are returned.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Queue entries for index builds: the keys of rows that a batch changes (`db/build/`).
+//! Queue entries for index builds: the keys of rows that a batch changes (`db/load/build/`).
 //!
 //! The keys are put into the batch itself before it is sealed. A build may start, or switch to
 //! another queue, after that and before the batch is in a state where the build would wait for it
@@ -10,11 +10,10 @@
 use crate::{
     Result, Seqno, Tag, TreeId,
     catalog::ChangeQueue,
+    db::{Batch, Shared},
     sync::{Arc, Ordering},
     txn::WriteSet,
 };
-
-use super::super::{Batch, Shared};
 
 impl Shared {
     /// Calls `attempt` with the batch and the queues that its changed keys were put into, and again

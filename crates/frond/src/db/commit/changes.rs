@@ -7,17 +7,15 @@
 //! Threads: the committing one.
 
 use crate::{
-    Lsn, TreeId,
+    Lsn,
     blob::BlobHold,
     catalog::TreeEntry,
-    pipeline::CommitPayload,
+    db::Shared,
     store::{Extent, Store},
     sync::{Arc, Ordering},
     version::Change,
     wal::{LogExtent, RecordBuilder},
 };
-
-use super::super::Shared;
 
 /// An extent as a record names it.
 pub(super) fn in_record(Extent { offset, bytes }: Extent) -> LogExtent {
@@ -90,17 +88,8 @@ pub(super) fn name_blobs_in_log(shared: &Shared, blobs: &[Arc<BlobHold>], lsn: L
         let Extent { offset, bytes } = blob.extent();
         let named = engine.store.name_in_log(offset, lsn);
         named.expect("I11: an extent that is held is there");
-        engine.blob_bytes_since_checkpoint.fetch_add(bytes.into(), Ordering::Relaxed);
+        engine.blob_sync.bytes_since_checkpoint.fetch_add(bytes.into(), Ordering::Relaxed);
     }
-}
-
-/// Trees of which all rows of the commit were written beyond memory.
-pub(super) fn trees_beyond_memory<'a>(
-    payload: &'a CommitPayload,
-    changes: &'a [Change],
-) -> impl Iterator<Item = TreeId> + 'a {
-    let trees = changes.iter().filter_map(Change::spilled).flat_map(|spilled| spilled.trees());
-    trees.filter(|tree| payload.trees.binary_search(tree).is_err())
 }
 
 /// The entries of trees that the changes drop.
@@ -113,9 +102,4 @@ pub(super) fn ending_trees(shared: &Shared, changes: &[Change]) -> Vec<Arc<TreeE
         !(plant!("db: the end of an index is not marked") && is_index(entry))
     };
     entries.filter(marked).collect()
-}
-
-/// True for a commit that drops trees or snapshots and otherwise writes only catalog records.
-pub(super) fn only_free_space(changes: &[Change]) -> bool {
-    !changes.is_empty() && changes.iter().all(Change::makes_room)
 }

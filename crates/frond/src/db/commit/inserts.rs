@@ -7,41 +7,25 @@
 //! Threads: the committing one.
 
 use crate::{
-    Error, Result, Seqno, TreeId,
+    Error, Result, TreeId,
+    db::{Shared, read::View},
     txn::{Asks, Entry, WriteSet},
 };
 
-use super::super::{Batch, Shared, read::ReadView};
-
 impl Shared {
-    /// Fails if the batch has a checked insert into a tree that is not unique, whatever else it
-    /// does with that row.
-    pub(super) fn must_take_inserts(&self, batch: &Batch) -> Result<()> {
-        let Some(tree) = batch.takes_no_inserts else { return Ok(()) };
+    /// The error of a batch that has a checked insert into this tree, which is not unique, whatever
+    /// else it does with that row.
+    pub(super) fn takes_no_inserts(&self, tree: TreeId) -> Error {
         let name = self.tree_name(tree);
         let why = format!("tree \"{name}\" takes no inserts: create it with `unique`, or put");
-        Err(Error::InvalidArgument(why))
-    }
-
-    /// Settles the inserts of a batch, and seals it.
-    pub(super) fn seal_writes(&self, writes: &mut WriteSet) -> Result<()> {
-        let settled = writes.settle_inserts();
-        let sealed = settled.and_then(|()| writes.seal(&self.engine.cx.folder()));
-        match sealed {
-            Err(refused @ Error::KeyExists { .. }) => {
-                self.must_be_first_refused(writes)?;
-                Err(refused)
-            }
-            sealed => sealed,
-        }
+        Error::InvalidArgument(why)
     }
 
     /// Fails with the first refused insert in the batch's order, for a batch that refuses one
     /// itself. Takes no locks: another commit may change which insert is the first, but not that
     /// the batch is refused.
-    fn must_be_first_refused(&self, writes: &WriteSet) -> Result<()> {
-        let version = self.engine.versions.hold();
-        let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
+    pub(super) fn must_be_first_refused(&self, writes: &WriteSet) -> Result<()> {
+        let view = View::latest(&self.engine);
         for (tree, Entry { key, position, .. }, asks) in writes.asked_inserts() {
             let is_refused = match asks {
                 Asks::IsRefused => true,
@@ -59,13 +43,9 @@ impl Shared {
     /// Fails if the store has any key that is inserted with a check. The error names the first
     /// refused insert in the batch's order.
     pub(super) fn must_be_absent(&self, writes: &WriteSet, trees: &[TreeId]) -> Result<()> {
-        if !writes.has_inserts() {
-            return Ok(());
-        }
         // Reads the newest inserted version, not the visible one: the locks keep others away until
         // their commits are visible.
-        let version = self.engine.versions.hold();
-        let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
+        let view = View::latest(&self.engine);
         let mut refused: Option<(usize, TreeId, &[u8])> = None;
         for &tree in trees {
             for Entry { key, position, .. } in writes.inserts(tree) {

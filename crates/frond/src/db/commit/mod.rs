@@ -12,54 +12,61 @@
 //! 2. **Reserve.** Disk space is admitted. Long values, which were written as the batch was filled,
 //!    are synced. The record is built (`record.rs`, `changes.rs`).
 //! 3. **Log.** The sequencer assigns seqno, place in the log, and memtable, in one short section
-//!    (Rule: I2). The record is copied into the log (`sequence.rs`).
+//!    (Rule: I2), so log, visibility and memtables have one order. The record is copied into the
+//!    log.
 //! 4. **Apply.** The entries are inserted into the memtable (`pipeline/apply_commit.rs`). If a tree
 //!    has many entries, they were made a mini-run before step 3, which is attached as a whole
 //!    (Rule: I6).
 //! 5. **Publish.** The commit waits until it and all earlier ones are applied; then it is visible,
 //!    and its locks are released (Rule: I41).
-//! 6. **Wait until it is durable** (`durable.rs`), together with the others that wait for the same
-//!    write or sync of the log.
+//! 6. **Wait until it is durable**, together with the others that wait for the same write or sync
+//!    of the log.
 //!
-//! A transaction does step 1 on its own (`db/txn/end.rs`), and so does a prepared transaction,
-//! whose record is short and for which steps 2 and 6 are done when it is prepared (`db/prepared/`).
+//! A transaction does step 1 on its own (`db/session/end.rs`), and so does a prepared transaction,
+//! whose record is short and for which steps 2 and 6 are done when it is prepared
+//! (`db/session/prepared/`).
 //!
 //! Invariants
 //! 1. An error before step 3 leaves no trace; from step 3 on, nothing can fail or wait until the
 //!    commit is visible: log space is reserved, and memory is taken beyond the budget if need be.
+//!    So every seqno is in the log.
+//! 2. From its seqno on, other threads can do everything that a commit still has to do, except for
+//!    copying a record longer than [`COPIED_INSIDE_BYTES_MAX`], which waits for nothing (Rule: I3).
 //!
 //! Threads: all. Cost: one lock held for some hundred nanoseconds, two copies of keys and values.
 
 mod build_queues;
 mod changes;
-mod durable;
 mod inserts;
 mod record;
-mod record_buffers;
 mod row_locks;
-mod sequence;
 #[cfg(all(test, not(shuttle)))]
 mod stalled;
+
+use std::time::Duration;
 
 use crate::{
     Durability, Error, Result, Seqno, TreeId,
     blob::BlobHold,
     bounds,
     catalog::CATALOG_TREE,
-    pipeline::{CommitPayload, Paced, TurnTaken},
+    db::{Batch, Shared},
+    latency::{Histogram, sample},
+    pipeline::{CommitPayload, LogWait, Paced, TurnTaken},
     sync::{Arc, Ordering, thread_number},
-    txn::{KeyLocks, WriteSet},
-    version::Change,
-    wal::RecordBuilder,
+    txn::{KeyLocks, Section, WriteSet},
+    version::{Change, MemtableRef},
+    wal::{LogUse, RecordBuilder, Reservation, TRAILER_BYTES, trailer},
 };
 
-use super::{Batch, Shared};
-use changes::only_free_space;
-pub(super) use durable::Timings;
-pub(super) use record::write_record;
-pub(super) use record_buffers::Records;
+use changes::{ending_trees, name_blobs_in_log};
+pub(super) use record::{Records, write_record};
 pub(super) use row_locks::LOCK_WAIT;
-pub(super) use sequence::LoggedCommit;
+
+/// Records up to this length are copied into the log inside the sequencer's section. That takes
+/// some ten nanoseconds more there, but a descheduled thread cannot leave a gap in the log between
+/// reservation and copy.
+const COPIED_INSIDE_BYTES_MAX: usize = 4 << 10;
 
 /// A commit that is prepared, and not logged yet.
 #[derive(Clone, Copy)]
@@ -104,6 +111,44 @@ impl<'a> PendingCommit<'a> {
     }
 }
 
+/// A commit that has its seqno, its place in the log, and its memtable.
+#[derive(Debug)]
+pub(super) struct LoggedCommit {
+    pub seqno: Seqno,
+    slot: Arc<MemtableRef>,
+    pub reservation: Reservation,
+}
+
+/// Stripes for commits: small commits of many threads are counted concurrently.
+const COMMIT_STRIPES: usize = 8;
+/// Stripes for sync waits: all threads that wait for one sync count their waits together.
+const SYNC_STRIPES: usize = 2;
+
+/// Latencies of commits. A commit that waits for the log is always timed: two clock readings are
+/// negligible next to a system call. Of the others a sample is timed. Only successful commits are
+/// counted.
+#[derive(Debug)]
+pub(crate) struct Timings {
+    /// Commits, from the call until it returns.
+    pub commits: Histogram,
+    /// Waits for the log sync, of commits that are synced.
+    pub syncs: Histogram,
+}
+
+impl Default for Timings {
+    fn default() -> Self {
+        Self { commits: Histogram::new(COMMIT_STRIPES), syncs: Histogram::new(SYNC_STRIPES) }
+    }
+}
+
+/// The start of a commit that is being timed.
+#[derive(Debug)]
+pub(super) struct Timing {
+    began: Duration,
+    /// Number of commits that it stands for; 0 if it is not timed.
+    weight: u64,
+}
+
 impl Shared {
     /// Commits a batch and empties it. After an error before it has a seqno, the batch is
     /// unchanged, but sealed.
@@ -127,12 +172,16 @@ impl Shared {
             return Ok(self.engine.sequencer.visible());
         }
         batch.check_store(self)?;
-        self.must_take_inserts(batch)?;
+        if let Some(tree) = batch.takes_no_inserts {
+            return Err(self.takes_no_inserts(tree));
+        }
         let deletes = batch.writes.only_deletes() || only_free_space(changes);
         let paced = if deletes { Paced::Deletes } else { Paced::Free };
         batch.waits.check_interrupted()?;
         self.engine.pace(paced, &|| batch.waits.check_interrupted())?;
-        self.record_operators(&batch.operators)?;
+        if !batch.operators.is_empty() {
+            self.record_operators(&batch.operators)?;
+        }
         let level = level.unwrap_or(self.durability);
         let mut turn = self.take_turn(batch)?;
         let seqno = self.with_build_queues(batch, |batch, queues, is_first| {
@@ -180,8 +229,8 @@ impl Shared {
                 return Ok(None);
             }
             let keys = self.lock_checked(writes, &trees)?;
-            self.must_be_absent(writes, &trees)?;
             if writes.has_inserts() {
+                self.must_be_absent(writes, &trees)?;
                 writes.freshen_inserts();
             }
             let payload = self.take_writes(batch, trees);
@@ -210,6 +259,16 @@ impl Shared {
         self.seal_writes(writes)?;
         self.separate(writes, blobs)?;
         Ok(writes.trees())
+    }
+
+    /// Settles the inserts of a batch, and seals it.
+    fn seal_writes(&self, writes: &mut WriteSet) -> Result<()> {
+        let settled = if writes.has_inserts() { writes.settle_inserts() } else { Ok(()) };
+        let sealed = settled.and_then(|()| writes.seal(&self.engine.cx.folder()));
+        if let Err(Error::KeyExists { .. }) = &sealed {
+            self.must_be_first_refused(writes)?;
+        }
+        sealed
     }
 
     /// Writes values that became long by folding as blobs.
@@ -299,7 +358,9 @@ impl Shared {
             admitted => engine.admit(admitted)?,
         }
         let settle = |_: &Error| engine.store.settle_admitted(commit.admitted);
-        engine.sync_blobs(commit.blobs).inspect_err(settle)?;
+        if !commit.blobs.is_empty() {
+            engine.sync_blobs(commit.blobs).inspect_err(settle)?;
+        }
         let mut record = self.records.take(commit.payload.writes.bytes());
         write_record(&mut record, commit.payload, commit.blobs, commit.changes);
         let bytes = record.bytes();
@@ -311,6 +372,123 @@ impl Shared {
         Err(Error::BatchTooLarge { bytes, max, limit: "the log" }).inspect_err(settle)
     }
 
+    /// Step 3: logs a commit, whose record has this body. An error leaves no trace.
+    pub(super) fn log_commit(
+        &self,
+        commit: &PendingCommit<'_>,
+        body: &[u8],
+    ) -> Result<LoggedCommit> {
+        let PendingCommit { changes, guaranteed, .. } = *commit;
+        let engine = &*self.engine;
+        // A commit that was admitted without disk space frees some (Rule: I24).
+        let log_use = LogUse::relief_if(commit.admitted == 0);
+        let mut wait = LogWait::new(log_use);
+        let (fragments, rest) = if body.len() + TRAILER_BYTES > engine.log().record_bytes_max() {
+            let looks_again = &mut || engine.wait_for_log(&mut wait);
+            let fragments = engine.log().append_fragments(body, log_use, looks_again);
+            let (fragments, rest) = engine.health.watch(fragments)?;
+            (Some(fragments), rest)
+        } else {
+            (None, body)
+        };
+        let bytes = rest.len() + TRAILER_BYTES;
+        let begins_memtable = changes.iter().any(Change::begins_memtable);
+        let ending = if changes.is_empty() { Vec::new() } else { ending_trees(self, changes) };
+        loop {
+            let mut section = engine.enter();
+            engine.health.check()?;
+            // The last freeze of a close happens in this section; a later commit would be in no
+            // checkpoint.
+            if self.closed.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            if begins_memtable && !plant!("txn: spilled writes commit without locks") {
+                engine.freeze_in(&mut section);
+            }
+            let reserved = match (&fragments, guaranteed) {
+                (None, None) => engine.log().try_reserve(bytes, log_use),
+                (None, Some(guaranteed)) => engine.log().try_reserve_guaranteed(bytes, guaranteed),
+                (Some(fragments), _) => engine.log().try_reserve_last(fragments, bytes),
+            };
+            let Some(reservation) = reserved else {
+                drop(section);
+                match guaranteed {
+                    None => engine.wait_for_log(&mut wait)?,
+                    Some(_) => engine.health.watch(engine.log().wait_for_guaranteed())?,
+                }
+                continue;
+            };
+            self.note_commit(commit, &section, &reservation, bytes);
+            // Before another thread can make it visible: a reader that sees this commit finds that
+            // these trees have ended.
+            ending.iter().for_each(|tree| tree.mark_end(section.last().next()));
+            let (seqno, slot) = engine.sequencer.assign(&mut section, commit.payload);
+            // The log must hold what a record names before another thread can read the record.
+            let names_runs = commit.names_extents && changes.iter().any(Change::names_runs);
+            let is_copied_inside = bytes <= COPIED_INSIDE_BYTES_MAX && !names_runs;
+            if is_copied_inside {
+                engine.log().fill(&reservation, &[rest, &trailer(seqno)]);
+            }
+            let is_full =
+                engine.memtable_is_full(&slot) && engine.versions.current().frozen.is_empty();
+            let freezes = is_full || changes.iter().any(Change::ends_memtable);
+            if freezes {
+                engine.freeze_in(&mut section);
+            }
+            drop(section);
+            if freezes {
+                engine.signal.notify();
+            }
+            if commit.names_extents {
+                let lsn = reservation.lsn();
+                changes.iter().for_each(|change| change.name_in_log(&engine.store, lsn));
+            }
+            if !is_copied_inside {
+                engine.log().fill(&reservation, &[rest, &trailer(seqno)]);
+            }
+            return Ok(LoggedCommit { seqno, slot, reservation });
+        }
+    }
+
+    /// Notes at the memtable and at the trees what the commit brings. Called in the section before
+    /// another thread can insert the commit: then it may become visible, and the memtable be
+    /// frozen.
+    fn note_commit(
+        &self,
+        commit: &PendingCommit<'_>,
+        section: &Section,
+        reservation: &Reservation,
+        record_bytes: usize,
+    ) {
+        let PendingCommit { payload, blobs, changes, .. } = *commit;
+        let (engine, memtable) = (&*self.engine, &section.active);
+        if !blobs.is_empty() {
+            if !plant!("blob: the memtable does not hold what it hands out") {
+                memtable.keep_blobs(blobs);
+            }
+            if commit.names_extents {
+                name_blobs_in_log(self, blobs, reservation.lsn());
+            }
+        }
+        memtable.admitted.fetch_add(commit.admitted, Ordering::Relaxed);
+        // Groups are padded, so many small commits take far more log than their records.
+        let reached = reservation.lsn().0;
+        let log_bytes = reached.saturating_sub(memtable.log_from().0) + record_bytes as u64;
+        memtable.log_bytes.store(log_bytes, Ordering::Relaxed);
+        engine.log_reached.store(reached, Ordering::Relaxed);
+        memtable.note(changes);
+        let trees = || payload.trees.iter().copied().chain(trees_beyond_memory(payload, changes));
+        memtable.count(trees().map(|tree| (tree, payload.rows_of(tree))));
+        // Before another thread can make it visible.
+        if !plant!("txn: a commit is not noted at its trees") {
+            self.last_commits.note(trees(), section.last().next());
+        }
+        debug_assert!(
+            trees().all(|tree| !self.catalog.has_ended(tree)),
+            "a commit into a tree that has ended (`exclusive_lock.rs`, 3)"
+        );
+    }
+
     /// Steps 4 and 5: inserts a logged commit into its memtable, and waits until it is visible.
     pub(super) fn apply_and_publish(&self, payload: &CommitPayload, logged: &LoggedCommit) {
         let engine = &*self.engine;
@@ -318,6 +496,50 @@ impl Shared {
         engine.sequencer.finish(logged.seqno);
         engine.wait_visible(logged.seqno);
     }
+
+    /// Step 6: waits until a record is as durable as its level asks. If the log fails, the store
+    /// fails: nothing may be written after it (P12).
+    pub(super) fn wait_durable(&self, reservation: &Reservation, level: Durability) -> Result<()> {
+        let engine = &self.engine;
+        match level {
+            Durability::Lazy => Ok(()),
+            Durability::Os => engine.health.watch(engine.log().wait(reservation, level)),
+            Durability::Sync => {
+                let began = engine.env.clock.now();
+                engine.health.watch(engine.log().wait(reservation, level))?;
+                self.timings.syncs.count(engine.env.clock.now().saturating_sub(began), 1);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn begin_timing(&self, level: Durability) -> Timing {
+        let weight = if level == Durability::Lazy { sample() } else { 1 };
+        let began = if weight > 0 { self.engine.env.clock.now() } else { Duration::ZERO };
+        Timing { began, weight }
+    }
+
+    /// Counts a commit that is about to return.
+    pub(super) fn end_timing(&self, Timing { began, weight }: &Timing) {
+        if *weight > 0 {
+            let lasted = self.engine.env.clock.now().saturating_sub(*began);
+            self.timings.commits.count(lasted, *weight);
+        }
+    }
+}
+
+/// Trees of which all rows of the commit were written beyond memory.
+fn trees_beyond_memory<'a>(
+    payload: &'a CommitPayload,
+    changes: &'a [Change],
+) -> impl Iterator<Item = TreeId> + 'a {
+    let trees = changes.iter().filter_map(Change::spilled).flat_map(|spilled| spilled.trees());
+    trees.filter(|tree| payload.trees.binary_search(tree).is_err())
+}
+
+/// True for a commit that drops trees or snapshots and otherwise writes only catalog records.
+fn only_free_space(changes: &[Change]) -> bool {
+    !changes.is_empty() && changes.iter().all(Change::makes_room)
 }
 
 /// Takes the memory of a batch's writes back, unless a helper still reads them.

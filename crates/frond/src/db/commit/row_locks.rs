@@ -28,6 +28,7 @@ use crate::{
     Durability, Error, Result, Seqno, TreeId,
     blob::BlobHold,
     catalog::TreeEntry,
+    db::{Batch, Shared, batch::BatchWaits},
     pipeline::CommitPayload,
     sync::Arc,
     txn::{
@@ -36,10 +37,7 @@ use crate::{
     },
 };
 
-use super::{
-    super::{Batch, Shared, batch::BatchWaits},
-    PendingCommit, give_back_writes,
-};
+use super::{PendingCommit, give_back_writes};
 
 /// Default timeout for locks: longer than any transaction of a healthy program, and no longer than
 /// a user waits. Other databases have 50 s (InnoDB) and less.
@@ -154,15 +152,17 @@ impl Shared {
         }
         let _turn = self.engine.make_room(bytes, &|| waits.check_interrupted())?;
         let keys = self.lock_checked(&payload.writes, &payload.trees)?;
-        self.must_be_absent(&payload.writes, &payload.trees)?;
+        if payload.writes.has_inserts() {
+            self.must_be_absent(&payload.writes, &payload.trees)?;
+        }
         // They could be fresh (Rule: I7), but the set is already published and must not change.
         let commit = PendingCommit::new(payload, blobs, &[]);
         self.commit_pending(&commit, level, (keys, rows)).map(Some)
     }
 
     /// Commits a batch of one existing row, which stays until this returns because the caller holds
-    /// at least a shared lock on it (`txn/autonomous.rs`). It does not wait for readers that hold
-    /// such a lock, and index builds see it like any writer.
+    /// at least a shared lock on it (`session/autonomous.rs`). It does not wait for readers that
+    /// hold such a lock, and index builds see it like any writer.
     pub(in crate::db) fn commit_of_kept_row(
         &self,
         batch: &mut Batch,

@@ -41,7 +41,7 @@ use arc_swap::ArcSwapOption;
 
 use super::{
     arena::{Arena, At, RecordHead, Writer},
-    batch::Inserted,
+    tree::Inserted,
 };
 use crate::{
     Seqno, Tag,

@@ -94,7 +94,7 @@ pub(crate) struct CheckpointState {
     /// Log position when the last checkpoint started.
     log_at: AtomicU64,
     /// First log position that either slot needs.
-    log_needed: AtomicU64,
+    pub(super) log_needed: AtomicU64,
     /// Clock when the last checkpoint ended, milliseconds.
     ended_millis: AtomicU64,
     /// Disk space reserved for memtables that are applied but not yet durable in trees: their last
@@ -161,7 +161,7 @@ impl Engine {
             return false;
         }
         let log = self.log().position().0.saturating_sub(state.log_at.load(Ordering::Relaxed));
-        let log = log.saturating_add(self.blob_bytes_since_checkpoint.load(Ordering::Relaxed));
+        let log = log.saturating_add(self.blob_sync.bytes_since_checkpoint.load(Ordering::Relaxed));
         let age = self.now_millis().saturating_sub(state.ended_millis.load(Ordering::Relaxed));
         let pinned = self.snapshots.pinned_memtable_bytes();
         self.unwritten_bytes() >= self.limits.unwritten_bytes / 2
@@ -186,12 +186,6 @@ impl Engine {
             return self.run_checkpoint().map(|()| true);
         }
         Ok(false)
-    }
-
-    /// Bytes of log that recovery from the older slot would need now.
-    pub(crate) fn log_kept_bytes(&self) -> u64 {
-        let needed = self.checkpoint.log_needed.load(Ordering::Relaxed);
-        self.log_reached.load(Ordering::Relaxed).saturating_sub(needed)
     }
 
     /// Moves on what keeps the log, if the log kept for the older slot approaches its limit. True
@@ -321,7 +315,7 @@ impl Engine {
 
     fn write_version(&self, version: &Arc<Version>, clean: Option<Lsn>) -> Result<()> {
         let log_at = self.log().position();
-        self.blob_bytes_since_checkpoint.store(0, Ordering::Relaxed);
+        self.blob_sync.bytes_since_checkpoint.store(0, Ordering::Relaxed);
         // Replay needs the records of every memtable that V does not hold.
         let oldest = version.frozen.last().unwrap_or(&version.active);
         let log_from = match plant!("pipeline: log position before the boundary is dropped") {

@@ -1,7 +1,7 @@
 //! The list of held locks, for diagnostics: those of one transaction, or of all.
 //!
 //! Rows are known here by hashes of their keys. The starts of keys come from waiting requests, and
-//! from the writes of transactions (`db/txn/lock_report.rs`).
+//! from the writes of transactions (`db/session/lock_report.rs`).
 //!
 //! Invariants
 //! 1. Shards are examined one at a time, for as many locks as the list has room for; further locks

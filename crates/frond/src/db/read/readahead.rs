@@ -1,0 +1,454 @@
+//! Readahead for long scans: reader threads of the store bring the next blocks into the block cache
+//! while the scan processes the rows before them. So the device and a second core work for a scan
+//! that would otherwise wait for the one and keep a single core busy.
+//!
+//! A scan that has read several pieces keeps up to [`FLIGHTS_MAX`] pieces in flight, beyond the end
+//! of its leaf, too; the leaf after that is opened meanwhile. When the scan needs a block that is
+//! not in the cache yet, it looks for the flight that brings it. If a thread has started the
+//! flight, the scan waits for the block; otherwise it reads the block itself.
+//!
+//! Invariants
+//! 1. Flights are hints. What they read enters the cache checked, as for any reader; an error is
+//!    dropped, and the scan meets it when it reads the block itself.
+//! 2. A flight holds the version that its scan reads, and only while it runs.
+//! 3. No scan waits for a flight that no thread has started.
+//!
+//! Threads: the scan's own, and the reader threads, which share [`Flights`].
+
+use std::collections::VecDeque;
+
+use crate::{
+    Result, TreeId,
+    block::Chunks,
+    page::Link,
+    pipeline::{Engine, PieceMemory},
+    run::{AheadOfCursor, BULK_BYTES, BlockGuard, Run},
+    sync::{Arc, Condvar, Mutex, MutexGuard, Ordering, Weak, thread},
+    tree::{Position, RunHandle, TreeContext},
+    version::Version,
+};
+
+/// Pieces that are in flight or not yet scanned, including the one being scanned.
+const FLIGHTS_MAX: usize = 8;
+/// Most bytes of a piece once decoded, including what its codecs give.
+const PIECE_BYTES_MAX: usize = 1 << 20;
+
+/// The leaf that a forward scan is in.
+#[derive(Clone, Debug)]
+pub(in crate::db) struct WalkedLeaf {
+    pub run: Arc<RunHandle>,
+    /// End of its range.
+    pub hi: Option<Box<[u8]>>,
+}
+
+/// The readahead of one forward scan.
+#[derive(Debug)]
+pub(in crate::db) struct Readahead {
+    flights: Arc<Flights>,
+    /// End of the scan: the first key that it does not want.
+    to: Option<Vec<u8>>,
+    /// Number of the leaf that the scan is in, and its link.
+    number: u64,
+    at: Option<Link>,
+    front: Option<Front>,
+    /// The version that `front` and the flights belong to.
+    version: Weak<Version>,
+}
+
+/// Where the next flight starts.
+#[derive(Debug)]
+struct Front {
+    number: u64,
+    leaf: WalkedLeaf,
+    block: usize,
+    /// A flight whose leaf was not open; the next flight starts where that one ends.
+    opening: Option<Arc<Flight>>,
+    successor: Successor,
+}
+
+/// The leaf after that of the front. It is opened while the front covers its own leaf: pieces are
+/// known only of an open leaf, so each leaf would otherwise start with a single flight.
+#[derive(Debug)]
+enum Successor {
+    Unknown,
+    /// No next leaf: the scan wants none, or it is not on disk.
+    None,
+    Leaf(WalkedLeaf),
+}
+
+/// The pieces in flight, in key order.
+#[derive(Debug)]
+pub(in crate::db) struct Flights {
+    cx: Arc<TreeContext>,
+    pieces: Mutex<VecDeque<Arc<Flight>>>,
+}
+
+/// A block's number, the block, and its decoded chunks.
+type Brought = (usize, BlockGuard, Chunks);
+
+/// A piece of a leaf on its way into the cache.
+#[derive(Debug)]
+struct Flight {
+    /// Number of the leaf.
+    number: u64,
+    run: Arc<RunHandle>,
+    start: usize,
+    /// Memory that it takes, bytes.
+    bytes: u64,
+    state: Mutex<State>,
+    /// Signalled when a block was brought or the flight has ended.
+    arrived: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// First block after the piece; unknown until the leaf is open.
+    end: Option<usize>,
+    stage: Stage,
+    /// Blocks that it has brought and the scan has not taken yet.
+    brought: VecDeque<Brought>,
+    memory: Option<PieceMemory>,
+    panicked: bool,
+    /// The version that a reader thread must hold.
+    version: Weak<Version>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Waiting,
+    Flying,
+    Landed,
+}
+
+impl Readahead {
+    pub fn new(cx: &Arc<TreeContext>, to: Option<Vec<u8>>) -> Self {
+        let flights = Flights { cx: cx.clone(), pieces: Mutex::default() };
+        Self {
+            flights: Arc::new(flights),
+            to,
+            number: 0,
+            at: None,
+            front: None,
+            version: Weak::new(),
+        }
+    }
+
+    /// The flights, as the scan's cursors see them.
+    pub fn flights(&self) -> Arc<dyn AheadOfCursor> {
+        self.flights.clone()
+    }
+
+    /// Starts the flights that are due; the scan is at `block` of `leaf` of this version.
+    pub fn send(
+        &mut self,
+        engine: &Engine,
+        (version, tree): (&Arc<Version>, TreeId),
+        leaf: &WalkedLeaf,
+        block: usize,
+    ) {
+        if !std::ptr::eq(self.version.as_ptr(), Arc::as_ptr(version)) {
+            // Leaves of another version are different leaves.
+            self.version = Arc::downgrade(version);
+            self.front = None;
+        }
+        self.arrive(leaf, block);
+        while self.flights.lock().len() < FLIGHTS_MAX {
+            // An unreadable page is left to the scan (invariant 1).
+            let Ok(Some(flight)) = self.next(engine, (version, tree)) else { break };
+            self.flights.lock().push_back(flight.clone());
+            if flight.is_landed() {
+                continue;
+            }
+            let Some(memory) = engine.readers.memory(flight.bytes) else {
+                flight.cancel();
+                break;
+            };
+            flight.lock().memory = Some(memory);
+            let cx = self.flights.cx.clone();
+            engine.readers.spawn(Box::new(move || flight.fly(&cx)));
+        }
+    }
+
+    /// Drops flights for what the scan has passed.
+    fn arrive(&mut self, leaf: &WalkedLeaf, block: usize) {
+        let link = leaf.run.link().copied();
+        let mut pieces = self.flights.lock();
+        if link != self.at {
+            let sent = pieces.iter().find(|flight| flight.run.link() == link.as_ref());
+            let front = self.front.as_ref().filter(|front| front.leaf.run.link() == link.as_ref());
+            let number = sent.map(|flight| flight.number).or(front.map(|front| front.number));
+            if number.is_none() {
+                // The scan moved elsewhere.
+                self.front = None;
+            }
+            (self.number, self.at) = (number.unwrap_or(self.number + 1), link);
+        }
+        let here = self.number;
+        match &mut self.front {
+            Some(front) => {
+                if let Some(end) = front.opening.as_ref().and_then(|opening| opening.end()) {
+                    (front.block, front.opening) = (end, None);
+                }
+                if front.number == here && front.opening.is_none() {
+                    front.block = front.block.max(block + 1);
+                }
+            }
+            None => {
+                pieces.drain(..).for_each(|flight| flight.cancel());
+                let leaf = leaf.clone();
+                let (block, opening) = (block + 1, None);
+                let successor = Successor::Unknown;
+                self.front = Some(Front { number: here, leaf, block, opening, successor });
+            }
+        }
+        pieces.retain(|flight| {
+            let is_behind = flight.number < here || flight.number == here && flight.ends_by(block);
+            if is_behind {
+                flight.cancel();
+            }
+            !is_behind
+        });
+    }
+
+    /// The next flight; `None` if there is none, or if its start is not known yet.
+    fn next(
+        &mut self,
+        engine: &Engine,
+        (version, tree): (&Arc<Version>, TreeId),
+    ) -> Result<Option<Arc<Flight>>> {
+        loop {
+            let to = self.to.as_deref();
+            let Some(front) = &mut self.front else { return Ok(None) };
+            front.find_successor(engine, (version, tree), to)?;
+            if front.opening.is_some() {
+                return Ok(None);
+            }
+            let flight = |end, stage, bytes| {
+                let (run, version) = (front.leaf.run.clone(), Arc::downgrade(version));
+                let state = Mutex::new(State {
+                    end,
+                    stage,
+                    version,
+                    brought: VecDeque::new(),
+                    memory: None,
+                    panicked: false,
+                });
+                let (number, start, arrived) = (front.number, front.block, Condvar::new());
+                Arc::new(Flight { number, run, start, bytes, state, arrived })
+            };
+            let Some(run) = front.leaf.run.resident() else {
+                let bytes = (BULK_BYTES + PIECE_BYTES_MAX) as u64;
+                let flight = flight(None, Stage::Waiting, bytes);
+                front.opening = Some(flight.clone());
+                return Ok(Some(flight));
+            };
+            let blocks = to.map_or(usize::MAX, |to| run.block_for(to) + 1).min(run.block_count());
+            if front.block < blocks {
+                let piece = run.piece_from(front.block, BULK_BYTES, PIECE_BYTES_MAX);
+                if piece.is_empty() {
+                    // A block longer than that is left to the scan.
+                    front.block += 1;
+                    continue;
+                }
+                let (end, (stored, raw)) = (piece.end, run.piece_bytes(piece.clone()));
+                let is_there = run.wanted(piece, &*engine.cx.cache).is_empty();
+                let stage = if is_there { Stage::Landed } else { Stage::Waiting };
+                let flight = flight(Some(end), stage, stored + raw);
+                front.block = end;
+                return Ok(Some(flight));
+            }
+            let Successor::Leaf(leaf) = &front.successor else { return Ok(None) };
+            (front.leaf, front.successor) = (leaf.clone(), Successor::Unknown);
+            front.number += 1;
+            front.block = 0;
+        }
+    }
+}
+
+impl Front {
+    /// Finds the next leaf and has a reader open it.
+    fn find_successor(
+        &mut self,
+        engine: &Engine,
+        (version, tree): (&Arc<Version>, TreeId),
+        to: Option<&[u8]>,
+    ) -> Result<()> {
+        if !matches!(self.successor, Successor::Unknown) {
+            return Ok(());
+        }
+        self.successor = Successor::None;
+        let (Some(hi), Some(root)) = (&self.leaf.hi, version.roots.get(&tree)) else {
+            return Ok(());
+        };
+        if to.is_some_and(|to| **hi >= *to) {
+            return Ok(());
+        }
+        let stretch = root.stretch(&engine.cx, Position::At(hi))?;
+        // The leaf is the last of the runs with entries there, and the only one without bounds.
+        let leaf = stretch.runs.last().filter(|part| part.lo.is_none() && part.hi.is_none());
+        // A leaf without a link is in memory anyway.
+        let Some(leaf) = leaf.filter(|part| part.run.link().is_some()) else { return Ok(()) };
+        let leaf = WalkedLeaf { run: leaf.run.clone(), hi: stretch.hi };
+        if leaf.run.resident().is_none()
+            && let Some(memory) = engine.readers.memory(BULK_BYTES as u64)
+        {
+            let (cx, run, version) = (engine.cx.clone(), leaf.run.clone(), Arc::downgrade(version));
+            engine.readers.spawn(Box::new(move || {
+                // Invariants 1 and 2.
+                let _held = version.upgrade().map(|version| (version, run.open(&cx)));
+                drop(memory);
+            }));
+        }
+        self.successor = Successor::Leaf(leaf);
+        Ok(())
+    }
+}
+
+impl Drop for Readahead {
+    fn drop(&mut self) {
+        // Flights that have not started need not run.
+        self.flights.lock().drain(..).for_each(|flight| flight.cancel());
+    }
+}
+
+impl Flights {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Flight>>> {
+        self.pieces.lock().unwrap()
+    }
+
+    /// The flight that brings this block.
+    fn of(&self, run: &Run, block: usize) -> Option<Arc<Flight>> {
+        let link = run.link();
+        let holds = |flight: &&Arc<Flight>| {
+            flight.run.link() == link.as_ref() && flight.start <= block && !flight.ends_by(block)
+        };
+        self.lock().iter().find(holds).cloned()
+    }
+}
+
+impl AheadOfCursor for Flights {
+    fn meet(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)> {
+        self.of(run, block).and_then(|flight| flight.meet(block))
+    }
+
+    fn brought(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)> {
+        self.of(run, block).and_then(|flight| flight.lock().take(block))
+    }
+}
+
+impl Flight {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn end(&self) -> Option<usize> {
+        self.lock().end
+    }
+
+    /// True if the flight ends at or before this block.
+    fn ends_by(&self, block: usize) -> bool {
+        self.end().is_some_and(|end| end <= block)
+    }
+
+    /// Runs the flight on a reader's thread.
+    fn fly(&self, cx: &TreeContext) {
+        let version = {
+            let mut state = self.lock();
+            if state.stage != Stage::Waiting {
+                return;
+            }
+            // A version that is gone has no readers.
+            let Some(version) = state.version.upgrade() else { return state.land(self.start) };
+            state.stage = Stage::Flying;
+            version
+        };
+        let landing = Landing(self);
+        self.bring(cx);
+        drop(landing);
+        drop(version);
+    }
+
+    /// Reads the blocks. Errors are dropped: the scan meets them again (invariant 1).
+    fn bring(&self, cx: &TreeContext) {
+        let Ok(run) = self.run.open(cx) else { return };
+        let end = self.end();
+        let piece = match end {
+            Some(end) => self.start..end,
+            None => run.piece_from(self.start, BULK_BYTES, PIECE_BYTES_MAX),
+        };
+        self.lock().end = Some(piece.end);
+        let piece = run.wanted(piece, &*cx.cache);
+        cx.counters.pieces_ahead.fetch_add(1, Ordering::Relaxed);
+        run.bring(piece, &*cx.cache, |block, brought, chunks| {
+            self.lock().brought.push_back((block, brought, chunks));
+            self.arrived.notify_all();
+        });
+    }
+
+    fn is_landed(&self) -> bool {
+        self.lock().stage == Stage::Landed
+    }
+
+    /// Waits for a block of this flight that the scan needs.
+    fn meet(&self, block: usize) -> Option<(BlockGuard, Chunks)> {
+        let mut state = self.lock();
+        if state.stage == Stage::Waiting {
+            // Not started: reading it here is as fast.
+            state.land(self.start);
+        }
+        loop {
+            if let Some(brought) = state.take(block) {
+                return Some(brought);
+            }
+            // As it would have panicked on this thread.
+            assert!(!state.panicked, "a thread that read ahead panicked");
+            if state.stage != Stage::Flying {
+                return None;
+            }
+            state = self.arrived.wait(state).unwrap();
+        }
+    }
+
+    /// Cancels the flight unless a thread has started it.
+    fn cancel(&self) {
+        let mut state = self.lock();
+        if state.stage == Stage::Waiting {
+            state.land(self.start);
+        }
+    }
+}
+
+impl State {
+    /// Takes this block if it was brought. The scan goes in order, so blocks before it are dropped.
+    fn take(&mut self, block: usize) -> Option<(BlockGuard, Chunks)> {
+        while let Some((index, ..)) = self.brought.front()
+            && *index <= block
+        {
+            let brought = self.brought.pop_front().filter(|(index, ..)| *index == block);
+            if let Some((_, brought, chunks)) = brought {
+                return Some((brought, chunks));
+            }
+        }
+        None
+    }
+
+    /// Ends the flight. If the leaf was not opened, the flight brought nothing from block `start`
+    /// on.
+    fn land(&mut self, start: usize) {
+        self.end.get_or_insert(start);
+        self.stage = Stage::Landed;
+    }
+}
+
+/// Marks a flight as landed when dropped, also during a panic.
+struct Landing<'a>(&'a Flight);
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.land(self.0.start);
+        state.panicked = thread::panicking();
+        drop(state);
+        self.0.arrived.notify_all();
+    }
+}

@@ -1,0 +1,117 @@
+//! Scans of a transaction many rows at a time, and over several ranges in turn.
+//!
+//! While the transaction has written nothing to the tree and the scan locks nothing, a batch is a
+//! fetched piece of committed rows. Otherwise it is built row by row.
+//!
+//! Threads: one.
+
+use std::ops::RangeBounds;
+
+use crate::{
+    Result,
+    db::{Repeats, RowBuf, tree::bounds},
+};
+
+use super::{Base, Position, TxnCursor};
+
+/// Bytes at which a batch ends that is built row by row.
+const BATCH_BYTES_MAX: usize = 256 << 10;
+
+impl TxnCursor<'_> {
+    /// Reads up to `rows_max` rows, going up or down, into a buffer that is cleared first. Returns
+    /// fewer rows if more would have to be fetched for them; no row means the end. Rows are in
+    /// ascending order in either case: when going down, the nearest row is the last. If the scan
+    /// locks, all returned rows are locked; after an error the rows read so far are lost, so
+    /// request one row at a time where that matters.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn read_batch(
+        &mut self,
+        forward: bool,
+        out: &mut RowBuf,
+        rows_max: usize,
+    ) -> Result<usize> {
+        out.clear();
+        if self.reads_pieces() {
+            return self.read_piece(forward, out, rows_max);
+        }
+        let locks = matches!(self.base, Base::Locked(_));
+        while out.len() < rows_max && out.bytes() < BATCH_BYTES_MAX {
+            match self.go(forward) {
+                Ok(Some((key, value))) => out.push(key, value),
+                Ok(None) => break,
+                Err(error) if out.is_empty() || locks => {
+                    out.clear();
+                    return Err(error);
+                }
+                // The next batch meets the error again.
+                Err(_) => break,
+            }
+        }
+        if !forward {
+            out.reverse();
+        }
+        Ok(out.len())
+    }
+
+    /// Restricts the cursor to another range, starting at its first row.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the range ends before it begins.
+    pub fn set_range<'k>(&mut self, range: impl RangeBounds<&'k [u8]>) -> Result<()> {
+        let range = bounds(&range)?;
+        match &mut self.base {
+            Base::Seen(base) => base.set_range(range.clone()),
+            Base::Locked(walk) => walk.set_range(range.clone()),
+            Base::Nothing => {}
+        }
+        self.range = range;
+        // Own writes that it does not see now, it sees in no range.
+        if self.txn.live.lock().changes(self.tree) != 0 || self.txn.private.is_some() {
+            self.own = self.txn.write_buffer_cursor(&self.entry, self.mark, &self.range);
+        }
+        self.seek_first();
+        Ok(())
+    }
+
+    /// True if the scan consists of committed rows only, in the requested form.
+    fn reads_pieces(&self) -> bool {
+        let is_base = matches!(self.base, Base::Seen(_)) && self.projection.is_none();
+        is_base && self.txn.live.lock().changes(self.tree) == 0
+    }
+
+    fn read_piece(&mut self, forward: bool, out: &mut RowBuf, rows_max: usize) -> Result<usize> {
+        let (spills, rollbacks) = self.txn.must_have(self.mark, self.rollbacks, false)?;
+        self.is_locked = false;
+        if self.spills != spills {
+            self.own = self.txn.write_buffer_cursor(&self.entry, self.mark, &self.range);
+            (self.spills, self.is_placed) = (spills, false);
+        }
+        if self.forward != forward || !self.is_placed || !self.is_behind {
+            self.forward = forward;
+            self.is_placed = false;
+            self.place()?;
+            self.is_placed = true;
+        }
+        self.stepped = (0, rollbacks);
+        let Base::Seen(base) = &mut self.base else { return Ok(0) };
+        base.read_batch_to(forward, out, rows_max).inspect_err(|_| self.is_placed = false)?;
+        let last = if forward { out.len().checked_sub(1) } else { Some(0) };
+        let Some((key, _)) = last.and_then(|last| out.get(last)) else {
+            self.order.forget();
+            self.position = if forward { Position::High } else { Position::Low };
+            return Ok(0);
+        };
+        self.at.clear();
+        self.at.extend_from_slice(key);
+        (self.position, self.has_given) = (Position::Row, true);
+        if cfg!(debug_assertions) {
+            let in_order =
+                (0..out.len()).map(|row| if forward { row } else { out.len() - 1 - row });
+            let keys = in_order.filter_map(|row| out.get(row)).map(|(key, _)| key);
+            keys.for_each(|key| self.order.hands_out(forward, key, Repeats::Never));
+        }
+        Ok(out.len())
+    }
+}

@@ -1,0 +1,571 @@
+//! Scans of a transaction: committed rows, overlaid with its own writes.
+//!
+//! Two cursors are merged: one over the snapshot, and one over the transaction's own writes as they
+//! were when the scan, or its statement if there was one, started. So a scan never meets rows that
+//! are written ahead of it. Rows that were deleted since are not returned (Rule: I45).
+//!
+//! Invariants
+//! 1. The position is the key returned last, also after an error; `next` returns the first row
+//!    above it, `prev` the last row below it.
+//! 2. Both cursors stand on their first row beyond the position in the current direction.
+//!
+//! Threads: one. Cost: while the transaction has written nothing to the tree, that of a cursor's
+//! row plus a check; otherwise also a copy of each row.
+
+use std::{cmp::Ordering, ops::RangeBounds, time::Duration};
+
+use crate::{
+    Error, Kind, Result, TreeId,
+    db::{Cursor, KeyOrder, Projection, Repeats, Tree, tree::bounds},
+    txn::{Mark, OwnCursor},
+};
+
+mod base;
+mod batch;
+use super::{
+    IfLocked, Meeting, ReadOptions, RowLock, RowRead, State, Txn,
+    locking_scan::{LockingScan, Step},
+    write_buffer_cursor::WriteBufferCursor,
+};
+use base::Base;
+
+/// A scan over the rows of one tree in a range, as a transaction sees them.
+pub struct TxnCursor<'t> {
+    txn: &'t Txn,
+    tree: TreeId,
+    base: Base<'t>,
+    own: WriteBufferCursor<'t>,
+    /// The tree whose own writes are read.
+    entry: Tree,
+    range: (Option<Vec<u8>>, Option<Vec<u8>>),
+    /// The own writes that are seen: those from before the statement, or the scan. And the number
+    /// of rollbacks when the scan started.
+    mark: Mark,
+    rollbacks: u64,
+    /// Number of spills of own writes when `own` was positioned.
+    spills: u64,
+    /// Number of spills at its mark.
+    began: u64,
+    /// Numbers of changes of the tree and of rollbacks at its last step.
+    stepped: (u64, u64),
+    /// The row that `base` stands on; `None` at its end.
+    peeked: Option<Row>,
+    /// Whether `base` must be moved before `peeked` is used: a locking cursor moves no further than
+    /// needed.
+    is_behind: bool,
+    /// The row returned last, or being built.
+    row: Row,
+    /// Whether values are read whole, whatever else the transaction does.
+    is_whole: bool,
+    /// The parts to cut out of values; `None`: values are returned whole.
+    projection: Option<Projection>,
+    /// The key that the position refers to.
+    at: Vec<u8>,
+    position: Position,
+    forward: bool,
+    /// Whether both cursors stand where they should.
+    is_placed: bool,
+    /// Whether the row returned last is locked by this scan.
+    is_locked: bool,
+    /// Whether a row was returned since the cursor was positioned; `at` is its key.
+    has_given: bool,
+    order: KeyOrder,
+}
+
+short_debug!(TxnCursor<'_>, "TxnCursor", |cursor| cursor.entry.name());
+
+#[derive(Clone, Default, Debug)]
+struct Row {
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// Position of a cursor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Position {
+    Low,
+    High,
+    /// On the key `at`.
+    Row,
+    /// Just below the key `at`, to which it was positioned by a seek.
+    Below,
+}
+
+impl Txn {
+    /// A cursor over a range of keys, before its first row. It sees what the transaction's level
+    /// shows, and the transaction's own writes from before the scan, or from before its
+    /// [statement](Self::begin_statement); rows that the transaction deletes meanwhile are skipped.
+    /// It locks nothing, except at level `Serializable`, where it is a shared
+    /// [`scan_locked`](Self::scan_locked).
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let words = db.create_tree("words", Default::default())?;
+    /// words.put(b"ash", b"1")?;
+    /// let txn = db.begin(Default::default())?;
+    /// txn.put(&words, b"birch", b"2")?;
+    /// let mut cursor = txn.scan(&words, ..)?;
+    /// while let Some((key, _)) = cursor.next()? {
+    ///     let key = key.to_vec();
+    ///     txn.delete(&words, &key)?;
+    /// }
+    /// drop(cursor);
+    /// txn.commit()?;
+    /// assert_eq!(words.get(b"ash")?, None);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn scan<'k>(
+        &self,
+        tree: &Tree,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> Result<TxnCursor<'_>> {
+        self.scan_as(tree, bounds(&range)?, &ReadOptions::default())
+    }
+
+    /// A cursor that reads rows as requested: without locks, or locking each row as it comes to it,
+    /// as [`scan_locked`](Self::scan_locked) does. [`ReadOptions::with_last`] has no effect here:
+    /// other rows may be joined to a row that the cursor locks.
+    ///
+    /// # Errors
+    /// As [`scan_locked`](Self::scan_locked) and [`TxnCursor::project`].
+    pub fn scan_with<'k>(
+        &self,
+        tree: &Tree,
+        range: impl RangeBounds<&'k [u8]>,
+        options: &ReadOptions<'_>,
+    ) -> Result<TxnCursor<'_>> {
+        let mut cursor = self.scan_as(tree, bounds(&range)?, options)?;
+        options.projection.map_or(Ok(()), |projection| cursor.set_projection(projection))?;
+        Ok(cursor)
+    }
+
+    pub(super) fn scan_as(
+        &self,
+        tree: &Tree,
+        (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
+        options: &ReadOptions<'_>,
+    ) -> Result<TxnCursor<'_>> {
+        let mut state = self.enter_tree(tree)?;
+        if self.private.is_some() {
+            return Ok(self.cursor(&mut state, tree, Base::Nothing, (from, to)));
+        }
+        if let Some(locks) = self.locking(options) {
+            let walk = LockingScan::new(self, tree, (from.clone(), to.clone()), locks);
+            return Ok(self.cursor(&mut state, tree, Base::Locked(Box::new(walk)), (from, to)));
+        }
+        let snapshot = self.snapshot_seen(&mut state, options.sees);
+        let base = Cursor::new(snapshot, tree.entry.id, Some(tree), (from.clone(), to.clone()))?;
+        Ok(self.cursor(&mut state, tree, Base::Seen(Box::new(base)), (from, to)))
+    }
+
+    /// A cursor that locks each row as it comes to it and returns the newest version. At the levels
+    /// `RepeatableRead` and `Serializable` it also locks the gaps that it passes: other
+    /// transactions cannot insert there until the transaction ends. Rows that it reads ahead are
+    /// not locked.
+    ///
+    /// # Errors
+    /// As [`get_for_update`](Self::get_for_update); those of locks come from the cursor's steps.
+    pub fn scan_locked<'k>(
+        &self,
+        tree: &Tree,
+        range: impl RangeBounds<&'k [u8]>,
+        lock: RowLock,
+        if_locked: IfLocked,
+    ) -> Result<TxnCursor<'_>> {
+        let options = ReadOptions { lock: Some(lock), if_locked, ..Default::default() };
+        self.scan_as(tree, bounds(&range)?, &options)
+    }
+
+    /// A cursor over the snapshot of plain reads, without the transaction's own writes.
+    pub(crate) fn scan_snapshot<'k>(
+        &self,
+        tree: &Tree,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> Result<Cursor> {
+        let mut state = self.enter_tree(tree)?;
+        let snapshot = self.snapshot_again(&mut state);
+        Cursor::new(snapshot, tree.entry.id, Some(tree), bounds(&range)?)
+    }
+
+    fn cursor<'t>(
+        &'t self,
+        state: &mut State,
+        tree: &Tree,
+        base: Base<'t>,
+        range: (Option<Vec<u8>>, Option<Vec<u8>>),
+    ) -> TxnCursor<'t> {
+        let now = || (self.live.lock().mark(), state.buffer.spills);
+        let (mark, began) = state.innermost_statement().unwrap_or_else(now);
+        state.marks.cursor_marks.push(mark);
+        TxnCursor {
+            txn: self,
+            tree: tree.entry.id,
+            base,
+            own: self.write_buffer_cursor(tree, mark, &range),
+            entry: tree.clone(),
+            range,
+            mark,
+            rollbacks: state.marks.rollbacks_made,
+            spills: state.buffer.spills,
+            began,
+            stepped: (0, 0),
+            peeked: None,
+            is_behind: true,
+            row: Row::default(),
+            is_whole: false,
+            projection: None,
+            at: Vec::new(),
+            position: Position::Low,
+            forward: true,
+            is_placed: false,
+            is_locked: false,
+            has_given: false,
+            order: KeyOrder::default(),
+        }
+    }
+
+    fn write_buffer_cursor(
+        &self,
+        tree: &Tree,
+        mark: Mark,
+        (from, to): &(Option<Vec<u8>>, Option<Vec<u8>>),
+    ) -> WriteBufferCursor<'_> {
+        let cx = &self.shared.engine.cx;
+        let range = (from.as_deref(), to.as_deref());
+        let memory = OwnCursor::new(&self.live, tree.entry.id, mark, cx.folder(), range);
+        WriteBufferCursor::new(memory, self.pieces_before(tree, mark, range), cx.folder())
+    }
+}
+
+impl Drop for TxnCursor<'_> {
+    fn drop(&mut self) {
+        let mut state = self.txn.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(at) = state.marks.cursor_marks.iter().rposition(|mark| *mark == self.mark) {
+            state.marks.cursor_marks.swap_remove(at);
+        }
+    }
+}
+
+impl TxnCursor<'_> {
+    /// Restricts the cursor to these parts of values, as [`Cursor::project`] does. Rows that are
+    /// read under locks, or in a tree to which the transaction has written, are read whole and cut.
+    ///
+    /// # Errors
+    /// As [`Cursor::project`].
+    pub fn project(mut self, projection: &Projection) -> Result<Self> {
+        self.set_projection(projection)?;
+        Ok(self)
+    }
+
+    /// Restricts the cursor to these parts of values, like [`project`](Self::project), without
+    /// moving it.
+    ///
+    /// # Errors
+    /// As [`project`](Self::project).
+    pub fn set_projection(&mut self, projection: &Projection) -> Result<()> {
+        projection.check(self.entry.schema.as_ref())?;
+        // Own writes that it does not see now, it never sees.
+        let is_untouched = self.txn.live.lock().changes(self.tree) == 0;
+        self.is_placed = false;
+        match &mut self.base {
+            // If it projects already it goes on doing so: later own writes are not seen by the
+            // scan.
+            Base::Seen(base) if (is_untouched || base.has_parts()) && !self.is_whole => {
+                base.set_projection(projection)?;
+                self.projection = None;
+            }
+            // Own operands must be folded into whole values.
+            _ => (self.projection, self.is_whole) = (Some(projection.clone()), true),
+        }
+        Ok(())
+    }
+
+    /// Moves just below `key`: `next` then returns the first row not below it.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.at.clear();
+        self.at.extend_from_slice(key);
+        self.stand(Position::Below);
+    }
+
+    /// Moves below the first row.
+    pub fn seek_first(&mut self) {
+        self.stand(Position::Low);
+    }
+
+    /// Moves above the last row.
+    pub fn seek_last(&mut self) {
+        self.stand(Position::High);
+    }
+
+    fn stand(&mut self, position: Position) {
+        (self.position, self.is_placed) = (position, false);
+        self.has_given = false;
+        self.order.forget();
+    }
+
+    /// The next row up, or `None` at the end of the range.
+    ///
+    /// # Errors
+    /// `TxnEnded`; `InvalidArgument` once the transaction was rolled back to before the scan began;
+    /// I/O errors and damage.
+    #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
+    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.go(true)
+    }
+
+    /// The next row down, or `None` at the start of the range. On a new cursor, call
+    /// [`seek_last`](Self::seek_last) first.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.go(false)
+    }
+
+    /// True if the current row is locked. False if the scan locks nothing, or if it met another
+    /// transaction's lock and read the last committed version ([`IfLocked::SemiConsistent`]).
+    pub fn is_locked(&self) -> bool {
+        self.is_locked
+    }
+
+    /// Locks the row that the cursor returned last, as the scan locks rows, and reads it again at
+    /// the latest version; `None` if it has been deleted. Waits for its holder as long as `wait`
+    /// says, or else as the scan's or the transaction's options say. The cursor stays where it is.
+    ///
+    /// # Errors
+    /// As [`Txn::read`]; `InvalidArgument` if the scan locks nothing, or has returned no row since
+    /// it was positioned.
+    pub fn relock(&mut self, wait: Option<Duration>) -> Result<Option<(&[u8], &[u8])>> {
+        let Base::Locked(walk) = &self.base else {
+            let why = "a scan that locks nothing locks nothing again";
+            return Err(Error::InvalidArgument(why.into()));
+        };
+        if !self.has_given {
+            let why = "the cursor has given no row since it was placed";
+            return Err(Error::InvalidArgument(why.into()));
+        }
+        let (mode, meeting) = walk.lock();
+        let meeting = Meeting { wait: wait.or(meeting.wait), ..meeting.that_waits() };
+        let mut row = RowRead { value: std::mem::take(&mut self.row.value), ..Default::default() };
+        let read = self.txn.read_again(&self.entry, &self.at, (mode, meeting), &mut row);
+        self.row.value = row.value;
+        read?;
+        self.is_locked = true;
+        self.row.key.clone_from(&self.at);
+        let found = self.cut(row.exists)?;
+        Ok(found.then_some((&self.row.key, &self.row.value)))
+    }
+
+    /// True if the cursor would still return a row with this key, which it returned in one of its
+    /// last steps: for a program that fetches rows ahead and uses them later. False once the
+    /// transaction has deleted the row, has ended, or has rolled back to a savepoint since the last
+    /// step: skipped rows may exist again then, and the scan must be repositioned. A row that the
+    /// transaction has changed since the scan started is returned as it was. Costs one check while
+    /// nothing was written to the tree since the last step, otherwise a look-up of the key in the
+    /// own writes.
+    ///
+    /// # Errors
+    /// I/O errors and damage of spilled writes.
+    pub fn still_gives(&self, key: &[u8]) -> Result<bool> {
+        let Ok(state) = self.txn.stay() else { return Ok(false) };
+        let (rollbacks, spills) = (state.marks.rollbacks_made, state.buffer.spills);
+        drop(state);
+        if self.stepped.1 != rollbacks {
+            return Ok(false);
+        }
+        let changes = self.txn.live.lock().changes(self.tree);
+        let is_untouched = self.stepped.0 == changes && self.spills == spills;
+        Ok(is_untouched || !self.txn.is_deleted_since(self.tree, key, self.mark)?)
+    }
+
+    fn go(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+        let locks = matches!(self.base, Base::Locked(_));
+        let (spills, rollbacks) = self.txn.must_have(self.mark, self.rollbacks, locks)?;
+        // After a rollback, rows that were skipped as deleted may exist again.
+        self.is_placed &= std::mem::replace(&mut self.stepped.1, rollbacks) == rollbacks;
+        self.is_locked = false;
+        if self.spills != spills {
+            // The own writes that it sees have been spilled.
+            self.own = self.txn.write_buffer_cursor(&self.entry, self.mark, &self.range);
+            (self.spills, self.is_placed) = (spills, false);
+        }
+        if self.forward != forward || !self.is_placed {
+            self.forward = forward;
+            // If this fails halfway, the cursors are positioned anew.
+            self.is_placed = false;
+            self.place()?;
+            self.is_placed = true;
+        }
+        // A failure before there is a row leaves the position unchanged.
+        let found = self.step().and_then(|found| self.cut(found));
+        let found = found.inspect_err(|_| self.is_placed = false)?;
+        if found {
+            self.at.clear();
+            self.at.extend_from_slice(&self.row.key);
+            self.has_given = true;
+            self.order.hands_out(forward, &self.row.key, Repeats::Never);
+        } else {
+            self.order.forget();
+        }
+        self.position = match found {
+            true => Position::Row,
+            false if forward => Position::High,
+            false => Position::Low,
+        };
+        Ok(found.then_some((&self.row.key, &self.row.value)))
+    }
+
+    /// Cuts the row that was found down to the requested parts.
+    fn cut(&mut self, found: bool) -> Result<bool> {
+        if found && let Some(projection) = &self.projection {
+            projection.keep(Some(&self.entry.entry), &mut self.row.value)?;
+        }
+        Ok(found)
+    }
+
+    /// Moves both cursors to their first row beyond the position.
+    fn place(&mut self) -> Result<()> {
+        let Self { base, own, at, position, forward, .. } = self;
+        let mut above = at.clone();
+        if !plant!("txn: a scan that is placed again meets its row again") {
+            above.push(0);
+        }
+        match (*forward, *position) {
+            (true, Position::Low) => {
+                base.seek_first();
+                own.seek_first()?;
+            }
+            (true, Position::Row) => {
+                base.seek(&above);
+                own.seek(&above)?;
+            }
+            (_, Position::Below) => {
+                base.seek(at);
+                if *forward { own.seek(at)? } else { own.seek_before(at)? }
+            }
+            (false, Position::Row) => {
+                base.seek(at);
+                own.seek_before(at)?;
+            }
+            (false, Position::High) => {
+                base.seek_last();
+                own.seek_last()?;
+            }
+            (true, Position::High) => {
+                base.seek_last();
+                own.seek_last()?;
+                own.end(true)?;
+            }
+            (false, Position::Low) => {
+                base.seek_first();
+                own.seek_first()?;
+                own.end(false)?;
+            }
+        }
+        self.is_behind = true;
+        Ok(())
+    }
+
+    /// Moves the cursor over committed rows by one row. A locking cursor moves no further than the
+    /// current own entry; then it must be moved again.
+    fn peek(&mut self) -> Result<()> {
+        let own = self.own.entry();
+        match self.base.step(self.forward, own.as_ref().map(|own| own.key))? {
+            Step::End => {
+                self.peeked = None;
+                self.is_behind = false;
+            }
+            Step::Beyond => self.peeked = None,
+            Step::Row(key, value) => {
+                let row = self.peeked.get_or_insert_default();
+                row.key.clear();
+                row.key.extend_from_slice(key);
+                row.value.clear();
+                row.value.extend_from_slice(value);
+                self.is_behind = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the next existing row into `row`; false at the end.
+    fn step(&mut self) -> Result<bool> {
+        loop {
+            if self.is_behind {
+                self.peek()?;
+            }
+            let order = match (&self.peeked, self.own.entry()) {
+                (None, None) => return Ok(false),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(base), Some(own)) => match self.forward {
+                    true => base.key.as_slice().cmp(own.key),
+                    false => own.key.cmp(&base.key),
+                },
+            };
+            let mut exists = false;
+            if order != Ordering::Greater
+                && let Some(base) = &mut self.peeked
+            {
+                let ranges = self.own.range_deletes();
+                exists = !ranges.is_some_and(|ranges| ranges.covers(&base.key));
+                std::mem::swap(&mut self.row, base);
+                self.is_locked = matches!(&self.base, Base::Locked(walk) if walk.is_locked());
+            }
+            if order != Ordering::Less {
+                // The transaction has locked what it has written.
+                self.is_locked = matches!(self.base, Base::Locked(_));
+                exists = self.take_own(exists)?;
+                self.own.step()?;
+            }
+            self.is_behind |= order != Ordering::Greater;
+            if exists && !self.is_gone()? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Applies the current own entry to `row`, which holds the committed row of that key if it
+    /// `exists`. Returns whether there is a row then.
+    fn take_own(&mut self, mut exists: bool) -> Result<bool> {
+        let Some(own) = self.own.entry() else { return Ok(exists) };
+        let Row { key, value } = &mut self.row;
+        key.clear();
+        key.extend_from_slice(own.key);
+        let cx = &self.txn.shared.engine.cx;
+        match own.tag.kind() {
+            Kind::Put => {
+                value.clear();
+                value.extend_from_slice(own.payload);
+            }
+            Kind::PutBlob => cx.open_blob(own.payload)?.read(value)?,
+            Kind::Delete => return Ok(false),
+            Kind::Merge | Kind::Versions => {
+                if matches!(self.base, Base::Seen(_)) {
+                    exists = self.txn.under_operands(exists, &self.entry, key, value)?;
+                }
+                if !exists {
+                    value.clear();
+                }
+                cx.folder().apply(exists, own.payload, value)?;
+            }
+        }
+        self.entry.bring_up(value)?;
+        Ok(true)
+    }
+
+    /// True if the row was deleted since the scan started.
+    fn is_gone(&mut self) -> Result<bool> {
+        let changes = self.txn.live.lock().changes(self.tree);
+        self.stepped.0 = changes;
+        // The cursor over own writes does not show what was spilled since then.
+        Ok((changes != self.own.changes() || self.spills != self.began)
+            && self.txn.is_deleted_since(self.tree, &self.row.key, self.mark)?)
+    }
+}

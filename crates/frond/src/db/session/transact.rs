@@ -1,0 +1,73 @@
+//! Transactions as closures, retried after a deadlock or conflict.
+
+use std::time::Duration;
+
+use crate::{Result, db::Db};
+
+use super::{Txn, TxnOptions};
+
+/// Pauses before the second attempt, and the longest before any: transactions that conflicted
+/// should not meet again at once.
+const PAUSE_FIRST: Duration = Duration::from_micros(100);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+impl Db {
+    /// Runs `work` in a transaction and commits. If a `Deadlock` or `Conflict` ends the
+    /// transaction, whatever the closure does with the error, the closure is run again in a new
+    /// one, until it succeeds; so it should have no other side effects that must not be repeated.
+    /// Any other error rolls back and is returned; so is any other cause that ended the
+    /// transaction, such as a full disk.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let counters = db.create_tree("counters", Default::default())?;
+    /// let next = db.transact(|txn| {
+    ///     let last = txn.get(&counters, b"order")?.map_or(0, |value| value[0]);
+    ///     txn.put(&counters, b"order", &[last + 1])?;
+    ///     Ok(last + 1)
+    /// })?;
+    /// assert_eq!(next, 1);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Errors returned by `work`, and those of [`Txn::commit`].
+    pub fn transact<T>(&self, work: impl FnMut(&Txn) -> Result<T>) -> Result<T> {
+        self.transact_with(TxnOptions::default(), work)
+    }
+
+    /// Runs a closure in a transaction, like [`transact`](Self::transact), with options.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn transact_with<T>(
+        &self,
+        options: TxnOptions,
+        mut work: impl FnMut(&Txn) -> Result<T>,
+    ) -> Result<T> {
+        let mut pause = PAUSE_FIRST;
+        loop {
+            let txn = self.begin(options.clone())?;
+            match work(&txn) {
+                Ok(done) if !txn.is_over() => {
+                    txn.commit()?;
+                    return Ok(done);
+                }
+                Err(error) if !txn.is_over() => return Err(error),
+                // The transaction has ended, whatever the closure did with the error.
+                _ => {
+                    if let Some(reason) = txn.ended_by() {
+                        return Err(reason);
+                    }
+                    // A deadlock or conflict: retry.
+                }
+            }
+            drop(txn);
+            self.shared.engine.env.clock.sleep(pause);
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Writes of one row: the row is locked, checked, appended, and then checked against others' gap
+//! locks.
+
+use crate::{
+    Error, Result, bounds,
+    catalog::TreeEntry,
+    db::Tree,
+    run::OPERATOR_USER_MIN,
+    sync::{Arc, MutexGuard},
+    txn::{
+        HashedKey, OwnState, ROWS_UNKNOWN, TxnWrites,
+        lock_table::{LockError, LockMark, RowMode, Taken, WaitPolicy},
+    },
+};
+
+use super::{IfLocked, Seen, State, Txn};
+
+/// What is known, or must be checked, about a key that is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Absent {
+    /// Nothing is known.
+    Whatever,
+    /// The key must be absent: this is checked.
+    Must,
+    /// The key is absent: this was checked under the row's lock, and is checked again only after a
+    /// wait.
+    Proven,
+    /// The key is absent: this follows from something else, because it belongs to a row that does
+    /// not exist, or because the caller says so.
+    Follows,
+    /// The key exists, says the caller.
+    Not,
+}
+
+/// What a write leaves under its key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Leaves {
+    ARow,
+    None,
+}
+
+/// The result of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Written {
+    /// The write is done; contains the state of the key for the transaction before.
+    Done(OwnState),
+    /// The key exists, and nothing was written.
+    Exists,
+}
+
+impl Txn {
+    /// Sets a value, whether the key exists or not. The row is locked until the transaction ends.
+    ///
+    /// # Errors
+    /// `LockTimeout`, `KeyTooLong`, `ValueTooLong`, `NoSuchTree`, `TxnEnded`, `BatchTooLarge`, and
+    /// for a value that is written at once the errors of a commit: nothing was done. `Deadlock`,
+    /// and for a snapshot transaction `Conflict`: the transaction is rolled back.
+    pub fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_checked(tree, key, value, Absent::Whatever).map(drop)
+    }
+
+    /// Sets the value of a key that must not exist. A `unique` tree detects most absent keys
+    /// without a read.
+    ///
+    /// # Errors
+    /// `RowExists`: nothing was done except that the row is locked. As [`put`](Self::put).
+    pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.put_checked(tree, key, value, Absent::Must)? {
+            Written::Done(_) => Ok(()),
+            Written::Exists => Err(Error::RowExists { tree: tree.name(), key: key.to_vec() }),
+        }
+    }
+
+    /// Sets the value of a key that the program knows to be absent, without a check: for example, a
+    /// row with a number that was just [reserved](crate::Tree::reserve), or an index entry of such
+    /// a row. A later delete of it then costs the store nothing, and the tree's row count stays
+    /// exact. If the key did exist, a later delete may bring the older value back: if in doubt, use
+    /// [`insert`](Self::insert).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_absent(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_checked(tree, key, value, Absent::Follows).map(drop)
+    }
+
+    pub(super) fn put_checked(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        value: &[u8],
+        absent: Absent,
+    ) -> Result<Written> {
+        let is_insert = matches!(absent, Absent::Must | Absent::Proven | Absent::Follows);
+        tree.check_value(value)?;
+        if self.is_short(value) {
+            let leaves = (absent, Leaves::ARow);
+            return self.write(tree, key, leaves, |writes, hashed, is_unsaid, rows| {
+                match is_insert && is_unsaid {
+                    true => writes.insert(hashed, value, rows),
+                    false => writes.put(hashed, value, rows),
+                }
+            });
+        }
+        // Checked before a long value is written.
+        drop(self.enter_writing(tree, key)?);
+        self.shared.check_writable()?;
+        let class = tree.entry.class;
+        let written = self.shared.engine.cx.write_blob(value, class, false);
+        let (reference, hold) =
+            written.inspect_err(|error| self.shared.stop_if_unwritable(error))?;
+        self.write(tree, key, (absent, Leaves::ARow), |writes, hashed, is_unsaid, rows| {
+            let is_absent = is_insert && is_unsaid;
+            writes.put_blob(hashed, &reference.to_disk(), hold.clone(), is_absent, rows)
+        })
+    }
+
+    /// True if a value is stored in the tree, and not as a blob.
+    pub(super) fn is_short(&self, value: &[u8]) -> bool {
+        value.len() <= self.shared.engine.cx.shape.blob_bytes
+    }
+
+    /// Deletes a key, if it exists.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn delete(&self, tree: &Tree, key: &[u8]) -> Result<()> {
+        self.delete_checked(tree, key, Absent::Whatever)
+    }
+
+    pub(super) fn delete_checked(&self, tree: &Tree, key: &[u8], absent: Absent) -> Result<()> {
+        let delete =
+            |writes: &mut TxnWrites, hashed: HashedKey<'_>, _, rows| writes.delete(hashed, rows);
+        self.write(tree, key, (absent, Leaves::None), delete).map(drop)
+    }
+
+    /// Folds an operand into a value without reading it; [`operator`](crate::operator) lists the
+    /// built-in operators.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), and `MissingOperator`.
+    pub fn merge(&self, tree: &Tree, key: &[u8], operator: u8, operand: &[u8]) -> Result<()> {
+        if !bounds::OPERAND_BYTES.admits(operand.len()) {
+            return Err(Error::ValueTooLong {
+                bytes: operand.len(),
+                max: bounds::OPERAND_BYTES.len(),
+            });
+        }
+        if !self.shared.engine.cx.operators.knows(operator) {
+            return Err(Error::MissingOperator(operator));
+        }
+        tree.must_take_operands()?;
+        if operator >= OPERATOR_USER_MIN {
+            drop(self.enter_writing(tree, key)?);
+            self.shared.check_writable()?;
+            // Before a row is locked: it may be a synced commit of its own, after other changes of
+            // the catalog.
+            self.shared.record_operators(&[(tree.entry.id, operator)])?;
+        }
+        let merge = |writes: &mut TxnWrites, hashed: HashedKey<'_>, _, rows| {
+            writes.merge(hashed, operator, operand, rows)
+        };
+        self.write(tree, key, (Absent::Whatever, Leaves::ARow), merge).map(drop)
+    }
+
+    /// Locks the state for a call that writes.
+    pub(super) fn enter_writing(&self, tree: &Tree, key: &[u8]) -> Result<MutexGuard<'_, State>> {
+        let state = self.enter(tree, key)?;
+        if self.options.read_only {
+            return Err(Error::InvalidArgument("a read-only transaction cannot write".into()));
+        }
+        Ok(state)
+    }
+
+    fn write(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        level: (Absent, Leaves),
+        append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool, i8) -> Result<()>,
+    ) -> Result<Written> {
+        let written = self.write_under_lock(tree, key, level, append);
+        if !matches!(written, Ok(Written::Done(_))) {
+            // It may have locked the row.
+            self.state.lock().unwrap().locks_unwritten = true;
+        }
+        written
+    }
+
+    fn write_under_lock(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        (absent, leaves): (Absent, Leaves),
+        append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool, i8) -> Result<()>,
+    ) -> Result<Written> {
+        let mut state = self.enter_writing(tree, key)?;
+        let state = &mut *state;
+        self.spill_if_large(state)?;
+        let id = tree.entry.id;
+        let held = match state.row_calls.depth {
+            0 => state.lock_mark(),
+            _ => state.row_calls.mark,
+        };
+        let hashed = HashedKey::new(id, key);
+        let own = self.own_state(state, hashed)?;
+        // The transaction holds the locks of what it has written.
+        if own == OwnState::Untouched && self.private.is_none() {
+            if plant!("txn: a conflict is looked for before the lock") {
+                self.must_not_conflict(state, tree, key)?;
+            }
+            self.intend(state, id, RowMode::Write, IfLocked::Wait.into())?;
+            let wait_policy = state.wait_policy(IfLocked::Wait.into());
+            let taken = self.lock_to_write(state, hashed, wait_policy);
+            if let Some(locks) = &mut state.locks {
+                // It was not taken by a reading call, so `unlock_last` must not release it.
+                locks.keep_last();
+            }
+            taken.map_err(|denied| self.denied(state, denied))?;
+        }
+        // A key that was proven absent before may have been written since, in the same call.
+        let is_own = matches!(own, OwnState::Put { .. } | OwnState::Merged);
+        let is_insert = matches!(absent, Absent::Must | Absent::Proven);
+        let looks = absent == Absent::Must || absent == Absent::Proven && is_own;
+        if self.exists(state, tree, key, own, looks)? {
+            return Ok(Written::Exists);
+        }
+        state.buffer.has_written = true;
+        let rows = match (state.was_there(own, absent, hashed), leaves) {
+            (Some(was_there), Leaves::ARow) => i8::from(!was_there),
+            (Some(was_there), Leaves::None) => -i8::from(was_there),
+            (None, _) => ROWS_UNKNOWN,
+        };
+        let mut writes = self.live.lock();
+        let mark = writes.mark();
+        // The set does not know spilled writes when it decides whether a key is fresh (Rule: I7).
+        let is_unsaid = !writes.is_spilled() || own == OwnState::Untouched;
+        append(&mut writes, hashed, is_unsaid, rows)?;
+        let entries = writes.len() as u64;
+        if let Err(error) = self.charge_writes(state, &writes) {
+            writes.rollback_to(mark);
+            return Err(error);
+        }
+        drop(writes);
+        if self.private.is_none() {
+            self.list_as_writer(state, &tree.entry);
+        }
+        // After listing as a writer, where an index build looks for transactions that do not know
+        // of it.
+        let queued = self.queue_change(state, tree, key);
+        let waited = queued.and_then(|()| match own {
+            OwnState::Untouched => self.pass_gaps(state, tree, key, held),
+            // It was pending already.
+            _ => Ok(false),
+        });
+        if let (Ok(true), Some(locks)) = (&waited, &mut state.locks) {
+            // The wait has locked the row again, which is written now.
+            locks.keep_last();
+        }
+        let exists = waited.and_then(|waited| match waited {
+            true => self.exists(state, tree, key, own, is_insert),
+            false => Ok(false),
+        });
+        if !matches!(exists, Ok(false)) {
+            if !state.is_over {
+                self.live.lock().rollback_to(mark);
+            }
+            return exists.map(|_| Written::Exists);
+        }
+        if let Some(locks) = &state.locks {
+            locks.owner().set_writes(entries);
+        }
+        Ok(Written::Done(own))
+    }
+
+    /// Locks a row that is about to be written and of which the transaction has no effective
+    /// writes. Called after the intent.
+    pub(super) fn lock_to_write(
+        &self,
+        state: &mut State,
+        key: HashedKey<'_>,
+        wait_policy: WaitPolicy,
+    ) -> Result<Taken, LockError> {
+        let locks = state.locks.as_mut().expect("there since the intent");
+        let table = &self.shared.lock_table;
+        match state.buffer.spills > 0 && state.marks.rollbacks_made > 0 {
+            // It also holds the locks of writes that it has rolled back.
+            true => table.lock_row(locks, key.tree, key.key, RowMode::Write, wait_policy),
+            false => table.lock_unwritten(locks, key, RowMode::Write, wait_policy),
+        }
+    }
+
+    /// Updates the memory reservation of the writes.
+    ///
+    /// # Errors
+    /// `BatchTooLarge`: the last of them must be rolled back.
+    pub(super) fn charge_writes(&self, state: &mut State, writes: &TxnWrites) -> Result<()> {
+        let bytes = writes.commit_bytes() as u64;
+        let all = &self.shared.engine.writes_memory;
+        state.buffer.memory.grow(all, bytes, || writes.bytes_leaving() as u64);
+        state.buffer.is_large = self.is_large(bytes) || self.takes_too_much(state);
+        let max = self.shared.engine.memtables_bytes_max();
+        if bytes > max {
+            let limit = "a store with this memory (a quarter of it)";
+            return Err(Error::BatchTooLarge { bytes, max, limit });
+        }
+        Ok(())
+    }
+
+    /// Lists the transaction as a writer of a tree. Called once its first entry for the tree is
+    /// among the writes.
+    pub(super) fn list_as_writer(&self, state: &mut State, entry: &Arc<TreeEntry>) {
+        if !state.entered.iter().any(|entered| entered.id == entry.id) {
+            entry.writers.enter(&self.live);
+            state.entered.push(entry.clone());
+        }
+    }
+
+    /// True if a key exists that must be absent; also checks for a conflict. Called under the key's
+    /// lock.
+    fn exists(
+        &self,
+        state: &mut State,
+        tree: &Tree,
+        key: &[u8],
+        own: OwnState,
+        must_be_absent: bool,
+    ) -> Result<bool> {
+        // For its own writes the transaction checked that when it made them.
+        if own == OwnState::Untouched && !plant!("txn: a conflict is looked for before the lock") {
+            self.must_not_conflict(state, tree, key)?;
+        }
+        if !must_be_absent {
+            return Ok(false);
+        }
+        match own {
+            OwnState::Deleted { .. } => Ok(false),
+            OwnState::Put { .. } | OwnState::Merged => Ok(true),
+            // A temporary tree has no committed rows.
+            OwnState::Untouched if self.private.is_some() => Ok(false),
+            OwnState::Untouched => self.shared.exists_at_latest(tree.entry.id, key),
+        }
+    }
+
+    /// Waits until no other transaction has locked the gap that the key goes into; true if it
+    /// waited.
+    fn pass_gaps(
+        &self,
+        state: &mut State,
+        tree: &Tree,
+        key: &[u8],
+        held: Option<LockMark>,
+    ) -> Result<bool> {
+        let wait_policy = state.wait_policy(IfLocked::Wait.into());
+        let Some(locks) = &mut state.locks else { return Ok(false) };
+        // An existing row is protected by its own lock, and is in no gap.
+        if !self.shared.lock_table.is_gap_locked(locks, tree.entry.id, key)
+            || self.shared.exists_at_latest(tree.entry.id, key)?
+        {
+            return Ok(false);
+        }
+        // Without a mark, it held nothing before this call.
+        let mark = held.unwrap_or_default();
+        let passed =
+            self.shared.lock_table.before_insert(locks, tree.entry.id, key, mark, wait_policy);
+        passed.map_err(|denied| self.denied(state, denied))
+    }
+}
+
+impl State {
+    /// A mark of what is locked now.
+    pub(super) fn lock_mark(&self) -> Option<LockMark> {
+        self.locks.as_ref().map(|locks| locks.mark())
+    }
+
+    /// Whether a row exists for a key that is about to be written under its lock, as far as that is
+    /// known without reading the store: from what the transaction has written, from what the write
+    /// requires, or from what the last locking read found. For counting rows (Rule: I51).
+    fn was_there(&self, own: OwnState, absent: Absent, key: HashedKey<'_>) -> Option<bool> {
+        match (own, absent) {
+            (OwnState::Put { .. } | OwnState::Merged, _) => Some(true),
+            (OwnState::Deleted { .. }, _) => Some(false),
+            (OwnState::Untouched, Absent::Must | Absent::Proven | Absent::Follows) => Some(false),
+            (OwnState::Untouched, Absent::Not) => Some(true),
+            (OwnState::Untouched, Absent::Whatever) => {
+                let Seen { tree, key: seen, is_there } = &self.seen;
+                (*tree == key.tree && seen == key.key).then_some(*is_there)
+            }
+        }
+    }
+}

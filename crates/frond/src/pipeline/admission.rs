@@ -1,0 +1,624 @@
+//! Admission of writers: pacing, space for large batches, and what happens on a full disk.
+//!
+//! Pacing slows writers by microseconds long before they would have to stop. The active memtable
+//! may fill only about as fast as the frozen one is applied: its fill, as a share of its limit,
+//! stays below the progress of the running apply plus some slack. A writer that is ahead waits a
+//! little. At the end of an apply the next memtable is about full, and writers have seen no abrupt
+//! change of pace. Writers stop only when two memtables are full. Progress is measured in entries
+//! encoded, against what recent applies took per entry.
+//!
+//! A transaction waits before it locks its first row. While it holds rows, others may wait for
+//! them, so it stops only where every writer must.
+//!
+//! A full disk in background work: it waits for space while the store goes on (P13). Commits are
+//! admitted against a reserve (`store/reserve.rs`), so that an apply or a checkpoint rarely meets a
+//! full disk. If one does, it has changed nothing and is retried after a moment; no writer waits
+//! for it: commits get `Full` instead, deletes last. A refused commit makes the pipeline hurry: the
+//! space of deleted rows comes back two checkpoints after the delete is applied.
+//!
+//! Deletes that find no space in the log are not refused at once. They wait for checkpoints, which
+//! shorten it (`wal/relief.rs`), and are refused if a checkpoint itself has no space, or if four
+//! checkpoints have freed no space in the log. The wait is bounded: ten seconds, or 1000 attempts
+//! if work is done by hand (`Workers::Manual`).
+//!
+//! Invariants
+//! 1. A thread that waits for a [`Turn`] checks from time to time whether it should go on, so a
+//!    holder that takes long does not keep it from being cancelled.
+//!
+//! Threads: all; committers before they enter the sequencer, transactions before they lock their
+//! first row. Ranks: the mutex inside a [`Turn`] is held only for a moment, and no lock is taken
+//! under it.
+
+use std::time::Duration;
+
+use crate::{
+    Error, Result, Seqno,
+    io::Workers,
+    store::ReserveStats,
+    sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering},
+    version::MemtableRef,
+    wal::LogUse,
+};
+
+use super::Engine;
+
+/// Writers that were slowed since the store was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Slowed {
+    pub count: AtomicU64,
+    pub nanos: AtomicU64,
+}
+
+impl Slowed {
+    fn add(&self, time: Duration) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+}
+
+/// The kind of writer to be paced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Paced {
+    /// It holds no locks and writes data.
+    Free,
+    /// It holds no locks and only deletes, which is how space comes back (Rule: I24).
+    Deletes,
+    /// It holds row locks, and was paced before it locked the first.
+    HoldsRows {
+        /// It only deletes.
+        deletes: bool,
+    },
+}
+
+/// How far the fill may run ahead of the apply, in 1/256 of the memtable's limit.
+const SLACK: u64 = 64;
+
+/// How long a waiter sleeps between two checks.
+const TURN_LOOK: Duration = Duration::from_millis(10);
+
+/// The cancellable mutex.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    is_taken: Mutex<bool>,
+    is_free: Condvar,
+}
+
+/// The guard of a [`Turn`].
+#[derive(Debug)]
+pub(crate) struct TurnTaken<'a>(&'a Turn);
+
+impl Turn {
+    /// Acquires the mutex.
+    ///
+    /// # Errors
+    /// Errors of `goes_on`, which is called while it waits.
+    pub fn take(&self, goes_on: &dyn Fn() -> Result<()>) -> Result<TurnTaken<'_>> {
+        let mut is_taken = self.is_taken.lock().unwrap();
+        while *is_taken {
+            // `goes_on` may take locks.
+            drop(is_taken);
+            goes_on()?;
+            is_taken = self.is_taken.lock().unwrap();
+            if *is_taken {
+                is_taken = self.is_free.wait_timeout(is_taken, TURN_LOOK).unwrap().0;
+            }
+        }
+        *is_taken = true;
+        Ok(TurnTaken(self))
+    }
+}
+
+impl Drop for TurnTaken<'_> {
+    fn drop(&mut self) {
+        // If this thread is panicking, the panic may have been caused by another, poisoned lock;
+        // nothing is half done here.
+        *self.0.is_taken.lock().unwrap() = false;
+        self.0.is_free.notify_one();
+    }
+}
+
+/// How long background work pauses after it met a full disk, and the interval of rounds while it
+/// hurries, milliseconds.
+const REST_MILLIS: u64 = 1000;
+/// Background work tries again at once if this much more is free than when it failed.
+const ROOM_BYTES: u64 = 1 << 20;
+/// How long the pipeline hurries after a refusal, milliseconds.
+const HURRY_MILLIS: u64 = 10_000;
+
+/// A disk with less than this free is tight: a store that closes there keeps a small reserve, so
+/// that deletes can empty it if nothing is free when it is opened again.
+pub(super) const TIGHT_BYTES: u64 = 64 << 20;
+/// How many checkpoints a delete waits for: the log is trimmed after the second at the latest,
+/// unless another record holds it.
+const CHECKPOINTS_MAX: u64 = 4;
+/// How often a delete checks the log for space, and for how long it waits in between, milliseconds.
+const LOOKS_MAX: u32 = 1000;
+const LOOK_MILLIS: u64 = 10;
+
+/// A commit's wait for space in the log.
+#[derive(Debug)]
+pub(crate) struct LogWait {
+    log_use: LogUse,
+    /// The number of checkpoints, and the clock in milliseconds, when it first found no space.
+    since: Option<(u64, u64)>,
+    looks: u32,
+    /// Whether the store was asked to give back what it can.
+    has_asked: bool,
+}
+
+impl LogWait {
+    /// The wait of a commit that has not checked yet.
+    pub fn new(log_use: LogUse) -> Self {
+        Self { log_use, since: None, looks: 0, has_asked: false }
+    }
+}
+
+/// State of the disk that background work and commits share.
+#[derive(Debug, Default)]
+pub(crate) struct FullDisk {
+    /// Why the last attempt failed, until one succeeds.
+    why: Mutex<Option<String>>,
+    /// Clock before which no attempt is made, milliseconds, unless space became free.
+    rests_until: AtomicU64,
+    /// Bytes that were free on the disk when the last attempt failed.
+    free_then: AtomicU64,
+    /// Clock until which the pipeline hurries, milliseconds.
+    hurries_until: AtomicU64,
+    /// Clock of the next round while the pipeline hurries, milliseconds.
+    next_round: AtomicU64,
+    /// A delete waits for a shorter log, so the next round is due at once.
+    log_awaited: AtomicBool,
+    /// The log is being replayed.
+    is_replay: AtomicBool,
+}
+
+/// What admits writers, and what slows them down.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    /// Held by a commit that takes a good part of the memtables' memory, until it is inserted.
+    large_batch: Turn,
+    /// Held by a commit that was written beyond memory, one at a time. Taken before `large_batch`.
+    spilled_commit: Turn,
+    /// Entries encoded so far by the running apply, and the number expected.
+    pub progress: Arc<AtomicU64>,
+    pub progress_expected: AtomicU64,
+    pub slowed: Slowed,
+    pub full: FullDisk,
+}
+
+impl FullDisk {
+    /// True while the log is being replayed: an apply must not fail for lack of space then, because
+    /// it is not retried.
+    pub fn is_replay(&self) -> bool {
+        self.is_replay.load(Ordering::Relaxed)
+    }
+}
+
+impl Engine {
+    /// Waits while this writer is ahead of the background work. Called before a commit enters the
+    /// sequencer.
+    ///
+    /// # Errors
+    /// As `make_room`; errors of `goes_on`, which is called before each wait.
+    pub(crate) fn pace(&self, paced: Paced, goes_on: &dyn Fn() -> Result<()>) -> Result<()> {
+        let mut waits_since = None;
+        let result = self.pace_timed(paced, goes_on, &mut waits_since);
+        if let Some(since) = waits_since {
+            self.admission.slowed.add(self.env.clock.now().saturating_sub(since));
+        }
+        result
+    }
+
+    fn pace_timed(
+        &self,
+        paced: Paced,
+        goes_on: &dyn Fn() -> Result<()>,
+        waits_since: &mut Option<Duration>,
+    ) -> Result<()> {
+        let only_deletes = matches!(paced, Paced::Deletes | Paced::HoldsRows { deletes: true });
+        let holds_rows = matches!(paced, Paced::HoldsRows { .. });
+        loop {
+            self.health.check()?;
+            let seen = self.signal.epoch();
+            let version = self.versions.current();
+            let fill = self.fill(&version.active);
+            let frozen = version.frozen.len();
+            drop(version);
+            if self.log_is_too_long() {
+                self.check_room()?;
+                goes_on()?;
+                waits_since.get_or_insert_with(|| self.env.clock.now());
+                self.shorten_log_or_wait(seen)?;
+                continue;
+            }
+            if frozen == 0 || fill < SLACK || holds_rows && fill < 256 {
+                return Ok(());
+            }
+            if fill < 256 {
+                let expected = self.admission.progress_expected.load(Ordering::Relaxed);
+                let done = self.admission.progress.load(Ordering::Relaxed);
+                // The last part of the work is never certain until the publish.
+                let progress = (done * 256).checked_div(expected).map_or(0, |share| share.min(224));
+                if fill < progress + SLACK {
+                    return Ok(());
+                }
+            }
+            match self.check_room() {
+                Err(_) if only_deletes && fill < 256 => return Ok(()),
+                room => room?,
+            }
+            goes_on()?;
+            waits_since.get_or_insert_with(|| self.env.clock.now());
+            self.help_or_wait(seen)?;
+        }
+    }
+
+    /// Waits until a batch of `bytes` bytes fits into the memtables' quarter of the budget,
+    /// together with what is there (Rule: I36). A batch that takes a good part of it excludes
+    /// others like it while the guard lives; otherwise all of them would see the same space. Called
+    /// before a commit locks anything but the catalog.
+    ///
+    /// # Errors
+    /// `BatchTooLarge` if it never fits; `Full` while the disk has no space for what must be
+    /// applied first; errors of `goes_on`, which is called before each wait.
+    pub(crate) fn make_room(
+        &self,
+        bytes: u64,
+        goes_on: &dyn Fn() -> Result<()>,
+    ) -> Result<Option<TurnTaken<'_>>> {
+        let max = self.memtables_bytes_max();
+        if bytes > max {
+            let limit = "a store with this memory (a quarter of it)";
+            return Err(Error::BatchTooLarge { bytes, max, limit });
+        }
+        if bytes < self.limits.memtable_bytes / 8 {
+            return Ok(None);
+        }
+        let turn =
+            self.admission.large_batch.take(&|| self.health.check().and_then(|()| goes_on()))?;
+        loop {
+            self.health.check()?;
+            // Nothing is applied until there is space on the disk, so the caller must know (Rule:
+            // I36).
+            self.check_room()?;
+            let seen = self.signal.epoch();
+            let version = self.versions.current();
+            let used: u64 = version.memtables().map(|slot| slot.table.bytes() as u64).sum();
+            let is_empty = version.memtables().all(|slot| slot.table.entries() == 0);
+            let is_frozen = !version.frozen.is_empty();
+            drop(version);
+            if is_empty || used + bytes <= max {
+                return Ok(Some(turn));
+            }
+            if !is_frozen {
+                self.freeze();
+                self.signal.notify();
+            }
+            goes_on()?;
+            self.help_or_wait(seen)?;
+        }
+    }
+
+    /// Waits until fewer than `waiting_max` commits that were written beyond memory are still to be
+    /// applied. Other such commits are excluded while the guard lives.
+    ///
+    /// # Errors
+    /// As [`make_room`](Self::make_room).
+    pub(crate) fn wait_for_spilled(
+        &self,
+        waiting_max: usize,
+        goes_on: &dyn Fn() -> Result<()>,
+    ) -> Result<TurnTaken<'_>> {
+        let turn =
+            self.admission.spilled_commit.take(&|| self.health.check().and_then(|()| goes_on()))?;
+        loop {
+            self.health.check()?;
+            self.check_room()?;
+            let seen = self.signal.epoch();
+            let version = self.versions.current();
+            let waiting = version.frozen.iter().filter(|slot| slot.spilled().is_some()).count();
+            drop(version);
+            if waiting < waiting_max {
+                return Ok(turn);
+            }
+            goes_on()?;
+            self.help_or_wait(seen)?;
+        }
+    }
+
+    /// The memtables' part of the budget.
+    pub(crate) fn memtables_bytes_max(&self) -> u64 {
+        (self.cache_bytes / 4).max(2 * self.limits.memtable_bytes)
+    }
+
+    fn fill(&self, slot: &MemtableRef) -> u64 {
+        let table = slot.table.bytes() as u64 * 256 / self.limits.memtable_bytes.max(1);
+        // What blobs replace is free only after apply and checkpoint.
+        let blobs = slot.blob_bytes.load(Ordering::Relaxed);
+        let blobs = blobs.saturating_mul(256) / self.limits.checkpoint_log_bytes.max(1);
+        let log = slot.log_bytes.load(Ordering::Relaxed);
+        table.max(blobs).max(log.saturating_mul(256) / self.limits.memtable_log_bytes.max(1))
+    }
+
+    /// True if recovery from the older slot would have to replay more than it may (Rule: I13).
+    /// Checkpoints start at three quarters of that, so it is reached only if the disk cannot keep
+    /// up.
+    fn log_is_too_long(&self) -> bool {
+        self.log_kept_bytes() >= self.limits.log_kept_max()
+            && !plant!("pipeline: commits do not wait for a shorter log")
+    }
+
+    fn shorten_log_or_wait(&self, seen: u64) -> Result<()> {
+        if self.env.workers == Workers::Manual {
+            self.with_room(|| self.checkpoint_some())?;
+        }
+        self.help_or_wait(seen)
+    }
+
+    fn help_or_wait(&self, seen: u64) -> Result<()> {
+        match self.env.workers {
+            Workers::Manual => {
+                self.with_room(|| self.apply_oldest())?;
+            }
+            Workers::Threads(_) => self.signal.wait(seen, 1),
+        }
+        Ok(())
+    }
+
+    /// Does a unit of background work, unless work is paused. A full disk is not an error here but
+    /// `Ok(false)`.
+    pub(crate) fn with_room(&self, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
+        if self.now_millis() < self.admission.full.rests_until.load(Ordering::Relaxed)
+            && !self.room_came()
+        {
+            return Ok(false);
+        }
+        match work() {
+            Err(Error::Full(why)) if !plant!("pipeline: a full disk ends the background") => {
+                *self.admission.full.why.lock().unwrap() = Some(why);
+                let free = self.store.disk_free().unwrap_or(0);
+                self.admission.full.free_then.store(free, Ordering::Relaxed);
+                self.admission
+                    .full
+                    .rests_until
+                    .store(self.now_millis() + REST_MILLIS, Ordering::Relaxed);
+                // No thread need wait for this work any longer.
+                self.admission.progress_expected.store(0, Ordering::Relaxed);
+                self.signal.notify();
+                Ok(false)
+            }
+            Ok(true) => {
+                *self.admission.full.why.lock().unwrap() = None;
+                // Otherwise a commit that waits for the next unit would not notice a full disk and
+                // wait in vain.
+                self.admission.full.rests_until.store(0, Ordering::Relaxed);
+                Ok(true)
+            }
+            other => other,
+        }
+    }
+
+    /// Starts a replay: until [`settle_recovered`](Self::settle_recovered), an apply needs no disk
+    /// space.
+    pub(crate) fn begin_replay(&self) {
+        self.admission.full.is_replay.store(true, Ordering::Relaxed);
+    }
+
+    /// Processes a memtable that replay has frozen. It is applied even if the disk has no space for
+    /// checkpoints; otherwise frozen memtables would use up the memory.
+    pub(crate) fn go_on_in_replay(&self, last: Seqno) -> Result<()> {
+        while self.step()? {}
+        self.apply_through(last)
+    }
+
+    /// Ends a recovery: applies what was replayed, and makes it durable in the trees by a
+    /// checkpoint. Without the checkpoint nothing would be lost, because the log is on the medium
+    /// (`wal/recovery.rs`), but a store that is killed soon after each open would keep more log
+    /// each time. If the disk has no space for this, returns the reason and leaves it to background
+    /// work, which goes on when there is space.
+    pub(crate) fn settle_recovered(&self) -> Result<Option<String>> {
+        self.admission.full.is_replay.store(false, Ordering::Relaxed);
+        // What had no space during the replay may have it now.
+        self.admission.full.rests_until.store(0, Ordering::Relaxed);
+        self.with_room(|| {
+            self.freeze();
+            while self.apply_oldest()? {}
+            self.publish_unchanged();
+            if !plant!("db: recovery ends without a checkpoint") {
+                self.run_checkpoint()?;
+            }
+            Ok(true)
+        })?;
+        Ok(self.admission.full.why.lock().unwrap().clone())
+    }
+
+    /// True if the disk has more free space than when background work met it full.
+    fn room_came(&self) -> bool {
+        let enough =
+            self.admission.full.free_then.load(Ordering::Relaxed).saturating_add(ROOM_BYTES);
+        self.store.disk_free().is_ok_and(|free| free >= enough)
+    }
+
+    /// Returns `Full` while background work has no space, for a commit that would wait for it.
+    pub(super) fn check_room(&self) -> Result<()> {
+        // Not under the lock: asking the file system may take long.
+        let why = self.admission.full.why.lock().unwrap().clone();
+        match why {
+            Some(why) if !self.room_came() => Err(Error::Full(why)),
+            _ => Ok(()),
+        }
+    }
+
+    /// True while background work has no space on the disk.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.admission.full.why.lock().unwrap().is_some()
+    }
+
+    /// Reserves disk space for a commit (Rule: I24).
+    pub(crate) fn admit(&self, bytes: u64) -> Result<()> {
+        let admitted = self.store.admit(bytes);
+        if matches!(admitted, Err(Error::Full(_))) {
+            self.hurry();
+        }
+        admitted
+    }
+
+    fn hurry(&self) {
+        self.admission
+            .full
+            .hurries_until
+            .store(self.now_millis() + HURRY_MILLIS, Ordering::Relaxed);
+        self.signal.notify();
+    }
+
+    /// Waits until the log may have space for a commit that found none. Called outside the
+    /// sequencer's section.
+    ///
+    /// # Errors
+    /// `Full`: for rows if the disk has no space for the log, for deletes as described at the top
+    /// of this file. Nothing of the commit has happened then.
+    pub(crate) fn wait_for_log(&self, wait: &mut LogWait) -> Result<()> {
+        if wait.since.is_some() {
+            self.await_log();
+        }
+        // Read after `await_log`, whose notification would end this thread's own sleep, and before
+        // the check, so that a checkpoint that ends after the check still wakes this thread.
+        let seen = self.signal.epoch();
+        let refused = match self.health.watch(self.log().wait_for_room(wait.log_use)) {
+            Err(refused @ Error::Full(_)) => refused,
+            waited => return waited,
+        };
+        if !wait.has_asked {
+            // The store file may have free space that the file system lacks: it is given back only
+            // beyond a share of the live bytes, and on a small disk that share may be all of it.
+            wait.has_asked = true;
+            let ReserveStats { target, backed_free, .. } = self.store.reserve_stats();
+            let is_enough = backed_free >= target.saturating_add(self.log().reserve_bytes());
+            if is_enough && self.health.watch(self.store.give_back(0))? > 0 {
+                return Ok(());
+            }
+        }
+        let checkpoints = self.checkpoint.count.load(Ordering::Relaxed);
+        let is_first = wait.since.is_none();
+        let (since, began) = *wait.since.get_or_insert((checkpoints, self.now_millis()));
+        wait.looks += 1;
+        if is_first {
+            self.hurry();
+        }
+        // Any event in the store ends a sleep early, so attempts are counted only where work is
+        // done by hand.
+        let is_over = match self.env.workers {
+            Workers::Manual => wait.looks > LOOKS_MAX,
+            Workers::Threads(_) => self.now_millis() >= began + u64::from(LOOKS_MAX) * LOOK_MILLIS,
+        };
+        if wait.log_use == LogUse::Rows
+            || checkpoints >= since + CHECKPOINTS_MAX
+            || is_over
+            || plant!("pipeline: deletes do not wait for the log")
+        {
+            return Err(refused);
+        }
+        self.check_room()?;
+        match self.env.workers {
+            Workers::Manual => {
+                self.with_room(|| self.apply_oldest())?;
+                self.with_room(|| self.checkpoint_some())?;
+            }
+            // The background now knows that a delete waits; the log is checked once more before
+            // this thread sleeps.
+            Workers::Threads(_) if is_first => {}
+            Workers::Threads(_) => self.signal.wait(seen, LOOK_MILLIS),
+        }
+        Ok(())
+    }
+
+    /// Notifies the background that a delete waits for a shorter log.
+    fn await_log(&self) {
+        self.admission.full.log_awaited.store(true, Ordering::Relaxed);
+        self.hurry();
+    }
+
+    /// Restores the log's reserve after it was used, from the store's space if the disk has none.
+    /// Called after a checkpoint, which may have freed space.
+    pub(crate) fn refill_log(&self) -> Result<()> {
+        if self.log().has_reserve() || !matches!(self.log().refill(), Err(Error::Full(_))) {
+            return Ok(());
+        }
+        self.store.yield_to_log()?;
+        match self.log().refill() {
+            Err(Error::Full(_)) => Ok(()),
+            refilled => refilled,
+        }
+    }
+
+    /// Does what frees space soonest after a commit was refused: freezes the memtable, so that its
+    /// deletes are applied, and publishes a version for a checkpoint while slots keep dead pages.
+    /// True once per round.
+    pub(super) fn hurries(&self) -> bool {
+        let now = self.now_millis();
+        let is_awaited = self.admission.full.log_awaited.swap(false, Ordering::Relaxed);
+        let is_due = is_awaited
+            || now < self.admission.full.hurries_until.load(Ordering::Relaxed)
+                && now >= self.admission.full.next_round.load(Ordering::Relaxed);
+        if is_due {
+            self.admission.full.next_round.store(now + REST_MILLIS, Ordering::Relaxed);
+            self.freeze();
+            let keeps = is_awaited || self.store.space().stats().kept > 0;
+            if self.versions.current().frozen.is_empty() && keeps {
+                self.publish_unchanged();
+            }
+        }
+        is_due
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::{
+        Error,
+        sync::{AtomicBool, AtomicUsize, Ordering, thread},
+    };
+
+    #[test]
+    fn a_wait_for_the_mutex_can_be_cancelled() {
+        let turn = Turn::default();
+        let taken = turn.take(&|| Ok(())).unwrap();
+        let (looks, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                turn.take(&|| {
+                    looks.fetch_add(1, Ordering::SeqCst);
+                    if stop.load(Ordering::SeqCst) { Err(Error::Interrupted) } else { Ok(()) }
+                })
+                .map(drop)
+            });
+            while looks.load(Ordering::SeqCst) < 3 {
+                thread::yield_now();
+            }
+            stop.store(true, Ordering::SeqCst);
+            assert!(matches!(waiting.join().unwrap(), Err(Error::Interrupted)));
+        });
+        drop(taken);
+        drop(turn.take(&|| unreachable!("nobody has it")).unwrap());
+    }
+
+    #[test]
+    fn the_mutex_is_exclusive_and_every_waiter_gets_it() {
+        let (turn, inside, turns) = (Turn::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let _taken = turn.take(&|| Ok(())).unwrap();
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        turns.fetch_add(1, Ordering::SeqCst);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(turns.load(Ordering::SeqCst), 800);
+    }
+}
