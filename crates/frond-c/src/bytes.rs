@@ -235,8 +235,8 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Done<&'a str> 
     text.to_str().map_err(|_| misuse(format!("`{what}` is not UTF-8")))
 }
 
-/// A bound is missing if its pointer is null with length 0. Null with another length is an error: it
-/// is what a failed allocation leaves.
+/// A bound is missing if its pointer is null with length 0. Null with another length is an error:
+/// it is what a failed allocation leaves.
 pub(crate) unsafe fn range<'a>(
     (from, from_length): (*const u8, usize),
     (to, to_length): (*const u8, usize),
