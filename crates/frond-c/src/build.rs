@@ -6,25 +6,20 @@
 
 use std::{
     ffi::{c_char, c_void},
+    ptr::null_mut,
     time::Duration,
 };
 
-use frond::{IndexBuild, Tree, TreeOptions};
+use frond::IndexBuild;
 
 use crate::{
-    bytes::{bytes, bytes_or_none, give, given, given_mut, list, take_back, text},
-    cancel::{frond_progress, give_progress},
-    error::{Fail, call, frond_error},
-    snapshot::frond_snapshot,
-    store::{frond_db, frond_tree, frond_tree_options, tree_options},
+    bytes::*, cancel::frond_progress, error::*, snapshot::frond_snapshot, store::*,
     waits::frond_interrupter,
 };
 
 /// A running build of indexes. Can be used by one thread at a time. Releasing it abandons the
 /// build, unless it was published.
-pub struct frond_index_build {
-    build: IndexBuild,
-}
+pub struct frond_index_build(IndexBuild);
 
 /// A row that differs between two moments. It lies in the build's memory and is valid until the
 /// next call of frond_index_build_next.
@@ -56,90 +51,59 @@ fn wait(milliseconds: i64) -> Duration {
 /// (else FRD-1105). An entry's key must belong to only one row, unless the index is unique and the
 /// build should find duplicates. The build is released by frond_index_build_publish or
 /// frond_index_build_free.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_index_build_begin(
-    db: *const frond_db,
-    base: *const frond_tree,
+#[api]
+fn frond_index_build_begin(
+    db: &frond_db,
+    base: &frond_tree,
     names: *const *const c_char,
     options: *const frond_tree_options,
     count: usize,
-    build: *mut *mut frond_index_build,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`, here and below.
-    unsafe {
-        call(error, || {
-            give(build, || {
-                let (db, base) = (&given(db, "the store")?.db, &given(base, "the tree")?.tree);
-                let names = list(names, count, "the names")?;
-                let one = |(at, &name): (usize, &*const c_char)| {
-                    let options = if options.is_null() { options } else { options.add(at) };
-                    Ok((text(name, "a name")?, tree_options(options)?))
-                };
-                let indexes: Result<Vec<(&str, TreeOptions)>, Fail> =
-                    names.iter().enumerate().map(one).collect();
-                Ok(frond_index_build { build: db.build_indexes(base, &indexes?)? })
-            })
-        })
-    }
+    build: New<frond_index_build>,
+) -> Done {
+    let one = |(at, &name): (usize, &*const c_char)| {
+        // SAFETY: see `bytes.rs`: there are as many options as names.
+        let options = (!options.is_null()).then(|| unsafe { &*options.add(at) });
+        // SAFETY: likewise.
+        Ok((unsafe { text(name, "a name") }?, tree_options(options)?))
+    };
+    // SAFETY: see `bytes.rs`.
+    let names = unsafe { list(names, count, "names") }?;
+    let indexes: Vec<_> = names.iter().enumerate().map(one).collect::<Done<_>>()?;
+    build.give(frond_index_build(db.0.build_indexes(&base.0, &indexes)?))
 }
 
 /// Returns the snapshot at which the program must read the base, the same with each call. Release
 /// it with frond_snapshot_free. The first call waits until all transactions have ended that had
 /// written the tree when the build started, prepared ones included; others go on. If they last
 /// longer than `wait_ms` (below 0: no limit), the error is FRD-1101, and the call may be repeated.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_index_build_snapshot(
-    build: *mut frond_index_build,
+#[api]
+fn frond_index_build_snapshot(
+    build: &mut frond_index_build,
     wait_ms: i64,
-    snapshot: *mut *mut frond_snapshot,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            give(snapshot, || {
-                let build = &mut given_mut(build, "the build")?.build;
-                Ok(frond_snapshot { snapshot: build.snapshot(wait(wait_ms))? })
-            })
-        })
-    }
+    snapshot: New<frond_snapshot>,
+) -> Done {
+    snapshot.give(frond_snapshot(build.0.snapshot(wait(wait_ms))?))
 }
 
 /// Adds the entry of a row of the snapshot to an index, in any order. Indexes are numbered from 0
 /// in the order in which their names were given. If two entries have the same key in a unique
 /// index, this or a later call fails with FRD-1104; `tree` of the error is the index, and the build
 /// has failed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_index_build_add(
-    build: *mut frond_index_build,
+#[api]
+fn frond_index_build_add(
+    build: &mut frond_index_build,
     index: usize,
-    key: *const u8,
-    key_length: usize,
-    value: *const u8,
-    value_length: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let build = given_mut(build, "the build")?;
-            let (key, value) =
-                (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
-            Ok(build.build.add(index, key, value)?)
-        })
-    }
+    key: &[u8],
+    value: &[u8],
+) -> Done {
+    Ok(build.0.add(index, key, value)?)
 }
 
 /// Completes the base: makes trees of the entries that were added. If this was not called,
 /// frond_index_build_next does it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_index_build_end_base(
-    build: *mut frond_index_build,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(error, || Ok(given_mut(build, "the build")?.build.end_base()?)) }
+#[api]
+fn frond_index_build_end_base(build: &mut frond_index_build) -> Done {
+    Ok(build.0.end_base()?)
 }
 
 /// Returns the next row whose index entries may be outdated; pass the entries to remove and to add
@@ -150,90 +114,43 @@ pub unsafe extern "C" fn frond_index_build_end_base(
 /// FRD-1104 if at that moment two rows had the same key in a unique index, which is `tree` of the
 /// error. After any error the build has failed, except after FRD-1106, unless that came while the
 /// base was completed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_index_build_next(
-    build: *mut frond_index_build,
-    row: *mut frond_row_changed,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let row = given_mut(row, "the place for the row")?;
-            let build = &mut given_mut(build, "the build")?.build;
-            let found = build.next_change()?.ok_or(Fail::NotFound)?;
-            let start = |bytes: Option<&[u8]>| bytes.map_or(std::ptr::null(), <[u8]>::as_ptr);
-            let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
-            *row = frond_row_changed {
-                key: found.key.as_ptr(),
-                key_length: found.key.len(),
-                before: start(found.old),
-                before_length: length(found.old),
-                after: start(found.new),
-                after_length: length(found.new),
-            };
-            Ok(())
-        })
-    }
+#[api]
+fn frond_index_build_next(build: &mut frond_index_build, row: &mut frond_row_changed) -> Done {
+    let found = build.0.next_change()?.ok_or(Fail::NotFound)?;
+    let (before, before_length) = parts(found.old);
+    let (after, after_length) = parts(found.new);
+    let (key, key_length) = parts(Some(found.key));
+    set(row, frond_row_changed { key, key_length, before, before_length, after, after_length })
 }
 
 /// Changes an index entry of the row that was returned last. `old_key` is the key of the entry that
 /// the row had in the index (null with length 0: none); `key` and `value` are the entry that it
 /// should have (`key` null with length 0: none). Skip entries that do not change. A row may have
 /// several entries in one index.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_index_build_change(
-    build: *mut frond_index_build,
+#[api]
+fn frond_index_build_change(
+    build: &mut frond_index_build,
     index: usize,
-    old_key: *const u8,
-    old_key_length: usize,
-    key: *const u8,
-    key_length: usize,
-    value: *const u8,
-    value_length: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let build = given_mut(build, "the build")?;
-            let old = bytes_or_none(old_key, old_key_length, "the old key")?;
-            let key = bytes_or_none(key, key_length, "the key")?;
-            let value = bytes(value, value_length, "the value")?;
-            Ok(build.build.change(index, old, key.map(|key| (key, value)))?)
-        })
-    }
+    old_key: Option<&[u8]>,
+    key: Option<&[u8]>,
+    value: &[u8],
+) -> Done {
+    Ok(build.0.change(index, old_key, key.map(|key| (key, value)))?)
 }
 
 /// Tells, after a round, whether it is time to lock the tree: `near` becomes true if the round was
 /// short and the next one will be, too.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_index_build_is_near(
-    build: *const frond_index_build,
-    near: *mut bool,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let near = given_mut(near, "the place for the answer")?;
-            *near = given(build, "the build")?.build.is_near()?;
-            Ok(())
-        })
-    }
+#[api]
+fn frond_index_build_is_near(build: &frond_index_build, near: &mut bool) -> Done {
+    set(near, build.0.is_near()?)
 }
 
 /// Locks the tree exclusively, so that the next round is the last; writers wait from here on.
 /// FRD-1101 if transactions keep rows of the tree for longer than `wait_ms` (below 0: no limit):
 /// nothing was done; run more rounds and try again.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_index_build_lock(
-    build: *mut frond_index_build,
-    wait_ms: i64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(error, || Ok(given_mut(build, "the build")?.build.lock(wait(wait_ms))?)) }
+#[api]
+fn frond_index_build_lock(build: &mut frond_index_build, wait_ms: i64) -> Done {
+    Ok(build.0.lock(wait(wait_ms))?)
 }
 
 /// Makes the indexes live in one commit, which is synced, after the round that follows
@@ -244,75 +161,48 @@ pub unsafe extern "C" fn frond_index_build_lock(
 /// there on, whatever tells writers which indexes exist must include these. Writers must have an
 /// intent lock on the tree (frond_txn_lock_tree) before they look at that, or be kept away. `then`
 /// itself must not write to the tree, which is locked.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_index_build_publish(
-    build: *mut frond_index_build,
+#[api]
+fn frond_index_build_publish(
+    build: Owned<frond_index_build>,
     then: Option<unsafe extern "C" fn(context: *mut c_void)>,
     context: *mut c_void,
     trees: *mut *mut frond_tree,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            if let Err(wrong @ frond::Error::InvalidArgument(_)) =
-                given(build, "the build")?.build.must_be_whole()
-            {
-                return Err(wrong.into());
-            }
-            let build = take_back(build, "the build")?.build;
-            let count = build.index_count();
-            let place = |at| if trees.is_null() { trees } else { trees.add(at) };
-            if !trees.is_null() {
-                (0..count).for_each(|at| place(at).write(std::ptr::null_mut()));
-            }
-            let made: Vec<Tree> =
-                build.publish(|_| then.into_iter().for_each(|then| then(context)))?;
-            if !trees.is_null() {
-                for (at, tree) in made.into_iter().enumerate() {
-                    give(place(at), || Ok(frond_tree { tree }))?;
-                }
-            }
-            Ok(())
-        })
+) -> Done {
+    if let Err(wrong @ frond::Error::InvalidArgument(_)) = build.0.must_be_whole() {
+        return Err(wrong.into());
     }
+    let build = build.take().0;
+    let count = if trees.is_null() { 0 } else { build.index_count() };
+    // SAFETY: see `bytes.rs`: there is a place for each index.
+    let places = unsafe { places(trees, count, "trees") }?;
+    places.iter_mut().for_each(|place| _ = place.write(null_mut()));
+    // SAFETY: the caller's function.
+    let made = build.publish(|_| then.into_iter().for_each(|then| unsafe { then(context) }))?;
+    for (place, tree) in places.iter_mut().zip(made) {
+        place.write(handle(frond_tree(tree)));
+    }
+    Ok(())
 }
 
 /// Abandons a build and leaves nothing of it behind. Null is allowed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_index_build_free(build: *mut frond_index_build) {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(std::ptr::null_mut(), || take_back(build, "the build").map(drop)) };
+#[api]
+fn frond_index_build_free(build: Option<Owned<frond_index_build>>) {
+    drop(build.map(Owned::take));
 }
 
 /// Makes a build cancellable: after this call, an interrupt ends its calls with FRD-1106. If it
 /// ends a call that adds entries to the base or completes the base, the build has failed; other
 /// calls fail only until the interrupt is cleared.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_index_build_set_interrupter(
-    build: *mut frond_index_build,
-    interrupter: *const frond_interrupter,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let interrupter = &given(interrupter, "what it is stopped by")?.interrupter;
-            given_mut(build, "the build")?.build.set_interrupter(interrupter);
-            Ok(())
-        })
-    }
+#[api]
+fn frond_index_build_set_interrupter(
+    build: &mut frond_index_build,
+    interrupter: &frond_interrupter,
+) {
+    build.0.set_interrupter(&interrupter.0);
 }
 
 /// Returns the progress of a build, which any thread may read. Release it with frond_progress_free.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_index_build_progress(
-    build: *const frond_index_build,
-    progress: *mut *mut frond_progress,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || give_progress(progress, || Ok(given(build, "the build")?.build.progress())))
-    }
+#[api]
+fn frond_index_build_progress(build: &frond_index_build, progress: New<frond_progress>) -> Done {
+    progress.give(frond_progress(build.0.progress()))
 }

@@ -1,18 +1,25 @@
-//! Buffers, handles, lists and strings that cross the C boundary.
+//! Buffers, and the conversions of arguments, which `#[api]` calls.
 //!
 //! The `SAFETY` comments of this crate rest on what the caller of each function promises:
 //!
-//! - A pointer is null, or points to what its type says for as long as the call lasts. A handle is
-//!   one that this library made, and still exists.
+//! - A pointer is null, or points to what its type says for as long as the call lasts; so does a
+//!   pointer in a struct of the API, which only callers make. A handle is one that this library
+//!   made, and still exists.
 //! - Of `(data, length)`, that many bytes are there.
 //! - What is written to is used by no other thread during the call.
 
 use std::{
     borrow::Cow,
     ffi::{CStr, c_char},
+    marker::PhantomData,
+    mem::MaybeUninit,
+    ops::{Bound, Deref},
+    ptr::{NonNull, null, null_mut},
 };
 
-use crate::error::{Fail, call, frond_error, misuse};
+pub(crate) use frond_c_macro::api;
+
+use crate::error::{Done, Fail, misuse};
 
 /// Memory of the library for a value. Initialise all fields to 0. It can be passed to any number of
 /// calls, which reuse its memory (also a call whose key lies in it). Release it with
@@ -28,38 +35,24 @@ pub struct frond_buffer {
 }
 
 /// Releases the memory of a buffer and empties it. Null is allowed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_buffer_free(buffer: *mut frond_buffer) {
-    // SAFETY: promised above.
-    if let Some(buffer) = unsafe { buffer.as_mut() } {
-        drop(buffer.take());
-    }
+#[api]
+fn frond_buffer_free(buffer: Option<&mut frond_buffer>) {
+    drop(buffer.map(frond_buffer::take));
 }
 
 /// Copies bytes into a buffer. Meant for callbacks that return bytes (frond_fold).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_buffer_set(
-    buffer: *mut frond_buffer,
-    data: *const u8,
-    length: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: promised above.
-    unsafe {
-        call(error, || {
-            let buffer = given_mut(buffer, "the buffer")?;
-            let data = buffer.apart(bytes(data, length, "what is put into it")?);
-            buffer.copy(&data);
-            Ok(())
-        })
-    }
+#[api]
+fn frond_buffer_set(buffer: &mut frond_buffer, #[length(length)] data: &[u8]) {
+    buffer.copy(data);
 }
 
 impl frond_buffer {
+    pub(crate) const EMPTY: Self = Self { data: null_mut(), length: 0, capacity: 0 };
+
     /// Takes the memory as a vector, and leaves the buffer empty.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let Self { data, length, capacity } = *self;
-        *self = Self { data: std::ptr::null_mut(), length: 0, capacity: 0 };
+        *self = Self::EMPTY;
         if data.is_null() || capacity == 0 || length > capacity {
             return Vec::new();
         }
@@ -83,7 +76,7 @@ impl frond_buffer {
         (self.data, self.length, self.capacity) =
             (bytes.as_mut_ptr(), bytes.len(), bytes.capacity());
         if self.capacity == 0 {
-            self.data = std::ptr::null_mut();
+            self.data = null_mut();
         }
     }
 
@@ -102,130 +95,161 @@ impl frond_buffer {
         self.put(memory);
     }
 
-    /// Lends the memory, emptied, to a function that fills it.
-    pub(crate) fn fill<T>(
+    /// Lends the memory, emptied, to a read; FROND_NOT_FOUND if that returns false.
+    pub(crate) fn fill(
         &mut self,
-        fill: impl FnOnce(&mut Vec<u8>) -> Result<T, Fail>,
-    ) -> Result<T, Fail> {
+        read: impl FnOnce(&mut Vec<u8>) -> Result<bool, frond::Error>,
+    ) -> Done {
         let mut bytes = self.take();
         bytes.clear();
-        let filled = fill(&mut bytes);
+        let found = read(&mut bytes);
         self.put(bytes);
-        filled
+        if found? { Ok(()) } else { Err(Fail::NotFound) }
     }
 }
 
-/// The target of a handle or a struct pointer; FRD-1001 if it is null.
-pub(crate) unsafe fn given<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Fail> {
-    // SAFETY: promised above.
-    unsafe { pointer.as_ref() }.ok_or_else(|| misuse(format!("{what} is null")))
-}
+/// An element of an array of the caller's that receives values; it need not be initialized.
+pub(crate) type Place<T> = MaybeUninit<T>;
 
-/// The target of a pointer, to be written to; FRD-1001 if it is null.
-pub(crate) unsafe fn given_mut<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut T, Fail> {
-    // SAFETY: promised above.
-    unsafe { pointer.as_mut() }.ok_or_else(|| misuse(format!("{what} is null")))
-}
+/// The caller's place for a new handle. It is null until it gets one.
+pub(crate) struct New<'a, T>(&'a mut *mut T);
 
-/// Reclaims a handle that [`give`] made.
-pub(crate) unsafe fn take_back<T>(pointer: *mut T, what: &str) -> Result<Box<T>, Fail> {
-    match pointer.is_null() {
-        true => Err(misuse(format!("{what} is null"))),
-        // SAFETY: promised above; made by `give`, and reclaimed once.
-        false => Ok(unsafe { Box::from_raw(pointer) }),
+impl<T> New<'_, T> {
+    pub(crate) fn give(self, new: T) -> Done {
+        *self.0 = handle(new);
+        Ok(())
     }
 }
 
-/// Makes a handle, and writes it to the caller's place.
-pub(crate) unsafe fn give<T>(
-    out: *mut *mut T,
-    make: impl FnOnce() -> Result<T, Fail>,
-) -> Result<(), Fail> {
-    // SAFETY: promised above. Checked first: nothing is made that could not be returned.
-    let out = unsafe { given_mut(out, "the place for the handle") }?;
-    *out = std::ptr::null_mut();
-    *out = Box::into_raw(Box::new(make()?));
+/// A handle that the call releases, unless it fails before.
+pub(crate) struct Owned<'a, T>(NonNull<T>, PhantomData<&'a T>);
+
+impl<T> Owned<'_, T> {
+    pub(crate) fn take(self) -> T {
+        // SAFETY: promised above; made by `handle`, and reclaimed once.
+        *unsafe { Box::from_raw(self.0.as_ptr()) }
+    }
+}
+
+impl<T> Deref for Owned<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: promised above; it is not released yet.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// A range of keys.
+pub(crate) type Keys<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// Makes a handle, which [`Owned::take`] reclaims.
+pub(crate) fn handle<T>(new: T) -> *mut T {
+    Box::into_raw(Box::new(new))
+}
+
+/// A pointer to bytes, and their length; null if there are none.
+pub(crate) fn parts(bytes: Option<&[u8]>) -> (*const u8, usize) {
+    bytes.map_or((null(), 0), |bytes| (bytes.as_ptr(), bytes.len()))
+}
+
+/// Writes to a place of the caller's, if there is one.
+pub(crate) fn set<'a, T: 'a>(place: impl Into<Option<&'a mut T>>, value: T) -> Done {
+    if let Some(place) = place.into() {
+        *place = value;
+    }
     Ok(())
 }
 
-/// Bytes; a null pointer is allowed with length 0.
-pub(crate) unsafe fn bytes<'a>(
-    data: *const u8,
-    length: usize,
-    what: &str,
-) -> Result<&'a [u8], Fail> {
-    match (data.is_null(), length) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(misuse(format!("{what} is null"))),
-        (_, length) if length > isize::MAX as usize => {
-            Err(misuse(format!("{what} of {length} bytes does not fit into memory")))
+/// The caller's function; FRD-1001 if it is null.
+pub(crate) fn callback<F>(function: Option<F>) -> Done<F> {
+    function.ok_or_else(|| misuse("the callback is null"))
+}
+
+/// FRD-1001 if a pointer is null.
+fn not_null<T>(pointer: *const T, what: &str) -> Done<NonNull<T>> {
+    NonNull::new(pointer.cast_mut()).ok_or_else(|| misuse(format!("`{what}` is null")))
+}
+
+pub(crate) unsafe fn given<'a, T>(pointer: *const T, what: &str) -> Done<&'a T> {
+    // SAFETY: promised above.
+    Ok(unsafe { not_null(pointer, what)?.as_ref() })
+}
+
+pub(crate) unsafe fn given_mut<'a, T>(pointer: *mut T, what: &str) -> Done<&'a mut T> {
+    // SAFETY: promised above.
+    Ok(unsafe { not_null(pointer, what)?.as_mut() })
+}
+
+pub(crate) unsafe fn place<'a, T>(out: *mut *mut T, what: &str) -> Done<New<'a, T>> {
+    // SAFETY: promised above.
+    let out = unsafe { given_mut(out, what) }?;
+    *out = null_mut();
+    Ok(New(out))
+}
+
+pub(crate) unsafe fn owned<'a, T>(handle: *mut T, what: &str) -> Done<Owned<'a, T>> {
+    Ok(Owned(not_null(handle, what)?, PhantomData))
+}
+
+/// The first element of a list; a null pointer is allowed if the list is empty.
+fn first<T>(data: *const T, count: usize, what: &str) -> Done<NonNull<T>> {
+    match count {
+        0 => Ok(NonNull::dangling()),
+        count if count > isize::MAX as usize / size_of::<T>().max(1) => {
+            Err(misuse(format!("`{what}`: {count} do not fit into memory")))
         }
-        // SAFETY: promised above.
-        _ => Ok(unsafe { std::slice::from_raw_parts(data, length) }),
+        _ => not_null(data, what),
     }
 }
 
-/// Bytes, or none if the pointer is null with length 0. Null with another length is an error: it is
-/// what a failed allocation leaves.
-pub(crate) unsafe fn bytes_or_none<'a>(
-    data: *const u8,
-    length: usize,
-    what: &str,
-) -> Result<Option<&'a [u8]>, Fail> {
-    match data.is_null() && length == 0 {
-        true => Ok(None),
-        // SAFETY: promised above.
-        false => unsafe { bytes(data, length, what) }.map(Some),
-    }
+pub(crate) unsafe fn list<'a, T>(data: *const T, count: usize, what: &str) -> Done<&'a [T]> {
+    // SAFETY: promised above.
+    Ok(unsafe { NonNull::slice_from_raw_parts(first(data, count, what)?, count).as_ref() })
 }
 
-/// A list; a null pointer is allowed with length 0.
-pub(crate) unsafe fn list<'a, T>(
-    first: *const T,
+pub(crate) unsafe fn places<'a, T>(
+    data: *mut T,
     count: usize,
     what: &str,
-) -> Result<&'a [T], Fail> {
-    match (first.is_null(), count) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(misuse(format!("{what} is null"))),
-        (_, count) if count > isize::MAX as usize / size_of::<T>().max(1) => {
-            Err(misuse(format!("{what}: {count} do not fit into memory")))
-        }
-        // SAFETY: promised above.
-        _ => Ok(unsafe { std::slice::from_raw_parts(first, count) }),
-    }
+) -> Done<&'a mut [Place<T>]> {
+    let first = first(data, count, what)?.cast();
+    // SAFETY: promised above.
+    Ok(unsafe { NonNull::slice_from_raw_parts(first, count).as_mut() })
 }
 
-/// Memory of the caller, to be written to; a null pointer is allowed with length 0.
-pub(crate) unsafe fn list_mut<'a>(
-    first: *mut u8,
-    count: usize,
-    what: &str,
-) -> Result<&'a mut [u8], Fail> {
-    match (first.is_null(), count) {
-        (_, 0) => Ok(&mut []),
-        (true, _) => Err(misuse(format!("{what} is null"))),
-        (_, count) if count > isize::MAX as usize => {
-            Err(misuse(format!("{what} of {count} bytes does not fit into memory")))
-        }
-        _ => {
-            // SAFETY: promised above. The caller need not have initialized it: this does.
-            unsafe {
-                first.write_bytes(0, count);
-                Ok(std::slice::from_raw_parts_mut(first, count))
-            }
-        }
+/// Bytes to be written to, which the caller need not have initialized: this does.
+pub(crate) unsafe fn list_mut<'a>(data: *mut u8, count: usize, what: &str) -> Done<&'a mut [u8]> {
+    let first = first(data, count, what)?;
+    // SAFETY: promised above.
+    unsafe {
+        first.write_bytes(0, count);
+        Ok(NonNull::slice_from_raw_parts(first, count).as_mut())
     }
 }
 
 /// Text that ends with a zero byte.
-pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Fail> {
-    if text.is_null() {
-        return Err(misuse(format!("{what} is null")));
-    }
+pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Done<&'a str> {
     // SAFETY: promised above.
-    let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| misuse(format!("{what} is not UTF-8")))
+    let text = unsafe { CStr::from_ptr(not_null(text, what)?.as_ptr()) };
+    text.to_str().map_err(|_| misuse(format!("`{what}` is not UTF-8")))
+}
+
+/// A bound is missing if its pointer is null with length 0. Null with another length is an error:
+/// it is what a failed allocation leaves.
+pub(crate) unsafe fn range<'a>(
+    (from, from_length): (*const u8, usize),
+    (to, to_length): (*const u8, usize),
+) -> Done<Keys<'a>> {
+    let bound = |data: *const u8, length, what, bound: fn(&'a [u8]) -> Bound<&'a [u8]>| {
+        // SAFETY: promised above.
+        let key = unsafe { list(data, length, what) };
+        if data.is_null() && length == 0 { Ok(Bound::Unbounded) } else { key.map(bound) }
+    };
+    Ok((
+        bound(from, from_length, "from", Bound::Included)?,
+        bound(to, to_length, "to", Bound::Excluded)?,
+    ))
 }
 
 #[cfg(test)]
@@ -234,11 +258,11 @@ mod tests {
 
     #[test]
     fn a_buffer_reuses_its_memory() {
-        let mut buffer = frond_buffer { data: std::ptr::null_mut(), length: 0, capacity: 0 };
+        let mut buffer = frond_buffer::EMPTY;
         for text in [&b"some words"[..], b"", b"more"] {
             buffer.copy(text);
             // SAFETY: the buffer was filled by `copy`.
-            let found = unsafe { bytes(buffer.data, buffer.length, "") }.ok().unwrap();
+            let found = unsafe { list(buffer.data, buffer.length, "") }.ok().unwrap();
             assert_eq!(found, text);
             assert!(buffer.capacity >= 10);
         }

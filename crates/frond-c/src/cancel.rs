@@ -5,19 +5,12 @@ use std::ffi::c_void;
 use frond::{CheckMode, Interrupter, Progress};
 
 use crate::{
-    batch::frond_load,
-    bytes::{give, given, given_mut, take_back},
-    cursor::frond_cursor,
-    error::{Fail, call, frond_error, misuse},
-    store::{frond_db, frond_line},
-    waits::frond_interrupter,
+    batch::frond_load, bytes::*, cursor::frond_cursor, error::*, store::*, waits::frond_interrupter,
 };
 
 /// Progress of a long operation. Any thread may read it, during the operation and after it. Release
 /// it with frond_progress_free.
-pub struct frond_progress {
-    progress: Progress,
-}
+pub struct frond_progress(pub(crate) Progress);
 
 /// Counts of a progress at one moment. They only grow.
 #[repr(C)]
@@ -41,178 +34,99 @@ pub struct frond_progress_counts {
     pub to_check_bytes: u64,
 }
 
-/// Makes a handle of a progress.
-pub(crate) unsafe fn give_progress(
-    out: *mut *mut frond_progress,
-    of: impl FnOnce() -> Result<Progress, Fail>,
-) -> Result<(), Fail> {
-    // SAFETY: see `bytes.rs`.
-    unsafe { give(out, || Ok(frond_progress { progress: of()? })) }
-}
-
 /// Creates a progress for frond_check.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_progress_new(
-    progress: *mut *mut frond_progress,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`, here and below.
-    unsafe { call(error, || give_progress(progress, || Ok(Progress::default()))) }
+#[api]
+fn frond_progress_new(progress: New<frond_progress>) -> Done {
+    progress.give(frond_progress(Progress::default()))
 }
 
 /// Returns the progress of a load, which can be read also while the load is being finished.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_load_progress(
-    load: *const frond_load,
-    progress: *mut *mut frond_progress,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || give_progress(progress, || Ok(given(load, "the load")?.load.progress())))
-    }
+#[api]
+fn frond_load_progress(load: &frond_load, progress: New<frond_progress>) -> Done {
+    progress.give(frond_progress(load.0.progress()))
 }
 
 /// Reads the current counts of a progress.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_progress_now(
-    progress: *const frond_progress,
-    counts: *mut frond_progress_counts,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let now = given(progress, "the progress")?.progress.now();
-            *given_mut(counts, "the place for the counts")? = frond_progress_counts {
-                rows: now.rows,
-                sorted: now.sorted,
-                to_sort: now.to_sort,
-                written: now.written,
-                rounds: now.rounds,
-                changes: now.changes,
-                checked_bytes: now.checked_bytes,
-                to_check_bytes: now.to_check_bytes,
-            };
-            Ok(())
-        })
-    }
+#[api]
+fn frond_progress_now(progress: &frond_progress, counts: &mut frond_progress_counts) {
+    let now = progress.0.now();
+    *counts = frond_progress_counts {
+        rows: now.rows,
+        sorted: now.sorted,
+        to_sort: now.to_sort,
+        written: now.written,
+        rounds: now.rounds,
+        changes: now.changes,
+        checked_bytes: now.checked_bytes,
+        to_check_bytes: now.to_check_bytes,
+    };
 }
 
 /// Releases a progress. Null is allowed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_progress_free(progress: *mut frond_progress) {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(std::ptr::null_mut(), || take_back(progress, "the progress").map(drop)) };
+#[api]
+fn frond_progress_free(progress: Option<Owned<frond_progress>>) {
+    drop(progress.map(Owned::take));
 }
 
 /// Creates an interrupter that belongs to no transaction, for the operations that it is to cancel:
 /// cursors, loads, index builds, checks. These also accept the interrupter of a transaction.
 /// frond_interrupt cancels all of them.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_interrupter_new(
-    interrupter: *mut *mut frond_interrupter,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            give(interrupter, || Ok(frond_interrupter { interrupter: Interrupter::new() }))
-        })
-    }
+#[api]
+fn frond_interrupter_new(interrupter: New<frond_interrupter>) -> Done {
+    interrupter.give(frond_interrupter(Interrupter::new()))
 }
 
 /// Clears an interrupter that belongs to no transaction, so that the operations it was set on can
 /// go on. The interrupter of a transaction is cleared only by frond_txn_clear_interrupt. Null is
 /// allowed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_interrupter_clear(interrupter: *const frond_interrupter) {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(std::ptr::null_mut(), || {
-            given(interrupter, "what it is stopped by")?.interrupter.clear();
-            Ok(())
-        });
-    }
+#[api]
+fn frond_interrupter_clear(interrupter: Option<&frond_interrupter>) {
+    interrupter.inspect(|given| given.0.clear());
 }
 
 /// Makes a cursor over a snapshot or outside transactions cancellable: after this call, an
 /// interrupt ends its calls with FRD-1106, at the latest when it returns rows that were fetched
 /// before. Once the interrupt is cleared, the cursor goes on where it was. A cursor of a
 /// transaction observes the transaction's interrupts by itself.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_cursor_set_interrupter(
-    cursor: *mut frond_cursor,
-    interrupter: *const frond_interrupter,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let interrupter = &given(interrupter, "what it is stopped by")?.interrupter;
-            match given_mut(cursor, "the cursor")?.of_moment() {
-                Some(walk) => {
-                    walk.set_interrupter(interrupter);
-                    Ok(())
-                }
-                None => Err(misuse("a cursor of a transaction is interrupted only with it")),
-            }
-        })
-    }
+#[api]
+fn frond_cursor_set_interrupter(
+    cursor: &mut frond_cursor,
+    interrupter: &frond_interrupter,
+) -> Done {
+    let walk = cursor.of_moment();
+    walk.ok_or_else(|| misuse("a cursor of a transaction is interrupted only with it"))?
+        .set_interrupter(&interrupter.0);
+    Ok(())
 }
 
 /// Makes a load cancellable: after this call, an interrupt ends the load's current call, also
 /// frond_loads_finish, with FRD-1106, and the load with it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_load_set_interrupter(
-    load: *mut frond_load,
-    interrupter: *const frond_interrupter,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let interrupter = &given(interrupter, "what it is stopped by")?.interrupter;
-            given_mut(load, "the load")?.load.set_interrupter(interrupter);
-            Ok(())
-        })
-    }
+#[api]
+fn frond_load_set_interrupter(load: &mut frond_load, interrupter: &frond_interrupter) {
+    load.0.set_interrupter(&interrupter.0);
 }
 
 /// Checks the store while it is open: with `full` all of it, which reads everything once, otherwise
 /// the log and a few pages. Others go on meanwhile. `clean` becomes true if no damage was found.
 /// `tell`, which may be null, is called with each finding in words. `interrupter` and `progress`
 /// may be null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_check(
-    db: *const frond_db,
+#[api]
+fn frond_check(
+    db: &frond_db,
     full: bool,
-    interrupter: *const frond_interrupter,
-    progress: *const frond_progress,
+    interrupter: Option<&frond_interrupter>,
+    progress: Option<&frond_progress>,
     tell: frond_line,
     context: *mut c_void,
-    clean: *mut bool,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (db, clean) =
-                (&given(db, "the store")?.db, given_mut(clean, "the place for the answer")?);
-            let mode = if full { CheckMode::Full } else { CheckMode::Quick };
-            let interrupter = interrupter.as_ref().map(|given| given.interrupter.clone());
-            let told = progress.as_ref().map(|given| given.progress.clone());
-            let report = db.check_cancellable(
-                mode,
-                &interrupter.unwrap_or_default(),
-                &told.unwrap_or_default(),
-            )?;
-            *clean = report.is_clean();
-            if tell.is_some() {
-                let lines = report.findings.iter().map(ToString::to_string);
-                crate::store::tell_lines(tell, context, lines)?;
-            }
-            Ok(())
-        })
+    clean: &mut bool,
+) -> Done {
+    let mode = if full { CheckMode::Full } else { CheckMode::Quick };
+    let interrupter = interrupter.map(|given| given.0.clone()).unwrap_or_default();
+    let progress = progress.map(|given| given.0.clone()).unwrap_or_default();
+    let report = db.0.check_cancellable(mode, &interrupter, &progress)?;
+    *clean = report.is_clean();
+    match tell {
+        Some(_) => tell_lines(tell, context, report.findings.iter().map(ToString::to_string)),
+        None => Ok(()),
     }
 }

@@ -84,6 +84,9 @@ pub(crate) enum Fail {
     NotFound,
 }
 
+/// What a call has made, or why it did not succeed.
+pub(crate) type Done<T = ()> = Result<T, Fail>;
+
 impl From<frond::Error> for Fail {
     fn from(error: frond::Error) -> Self {
         Self::Engine(error)
@@ -99,7 +102,7 @@ pub(crate) fn misuse(why: impl Into<String>) -> Fail {
 ///
 /// # Safety
 /// `error` is null, or points to a `frond_error`.
-pub(crate) unsafe fn call(error: *mut frond_error, work: impl FnOnce() -> Result<(), Fail>) -> i32 {
+pub(crate) unsafe fn call(error: *mut frond_error, work: impl FnOnce() -> Done) -> i32 {
     let told = || match work() {
         Ok(()) => (FROND_OK, 0, String::new(), None),
         Err(Fail::NotFound) => (FROND_NOT_FOUND, 0, String::new(), None),
@@ -176,7 +179,7 @@ mod tests {
         }
     }
 
-    fn outcome(work: impl FnOnce() -> Result<(), Fail>) -> (i32, i32, String) {
+    fn outcome(work: impl FnOnce() -> Done) -> (i32, i32, String) {
         let mut error = nothing();
         // SAFETY: `error` is a `frond_error`.
         let code = unsafe { call(&mut error, work) };

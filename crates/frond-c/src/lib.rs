@@ -1,12 +1,29 @@
 //! The C API: `frond.h`, generated from this crate, `libfrond.so` and `libfrond.a`.
 //!
 //! Each file has the calls of one subject; each call is a thin shell around the Rust call of the
-//! same name.
+//! same name. It is a Rust function with `#[api]`, which puts a C function around it: that checks
+//! and converts the arguments, catches panics, and reports errors. cbindgen sees only C functions,
+//! so the test that writes the header expands `#[api]` first.
+//!
+//! | Rust | C | |
+//! |---|---|---|
+//! | `x: &T`, `x: &mut T` | `const T *x`, `T *x` | |
+//! | `x: &str` | `const char *x` | UTF-8 |
+//! | `x: &[u8]`, `x: &mut [u8]` | `uint8_t *x, size_t x_length` | null if the length is 0 |
+//! | `x: &[T]`, `x: &mut [Place<T>]` | `T *x, size_t count` | likewise; further lists share `count` |
+//! | `#[length(n)] x: &[T]` | `const T *x, size_t n` | another name for the length |
+//! | `x: Keys` | `from, from_length, to, to_length` | null with length 0: no bound |
+//! | `x: New<T>` | `T **x` | receives a new handle; null after an error |
+//! | `x: Owned<T>` | `T *x` | a handle that the call may release |
+//! | `x: Option<…>` | as without `Option` | may be null |
+//! | any other type | the type itself | numbers, callbacks |
+//! | returns `Done`, or nothing | `frond_error *error`, returns `int32_t` | |
+//! | cannot fail | no `error`, returns the same | all arguments may be null |
 //!
 //! | file | calls |
 //! |---|---|
 //! | `error.rs` | outcomes: a code, and a message in the caller's struct |
-//! | `bytes.rs` | buffers, handles, lists and strings that cross the C boundary |
+//! | `bytes.rs` | buffers; the conversions of arguments |
 //! | `store.rs` | open, close, trees, checkpoints |
 //! | `build.rs` | builds of indexes of a tree that is being written |
 //! | `cancel.rs` | long operations: cancelling, progress |
@@ -28,7 +45,7 @@
 //! | `snapshot.rs` | snapshots, reads of many keys at once |
 //! | `batch.rs` | batches, bulk loads |
 //! | `projection.rs` | parts of keys and values, reads of some of them |
-//! | `cursor.rs` | rows in order, in batches |
+//! | `cursor/` | rows in order, in batches |
 //!
 //! Invariants
 //! 1. No panic leaves the library: it becomes `FROND_PANIC`, and the store must be closed.
@@ -71,28 +88,3 @@ mod txn;
 mod waits;
 mod watch;
 mod whole_tree;
-
-pub use batch::*;
-pub use build::*;
-pub use bytes::*;
-pub use cancel::*;
-pub use change::*;
-pub use counts::*;
-pub use cursor::*;
-pub use error::*;
-pub use layouts::*;
-pub use locks::*;
-pub use operators::*;
-pub use prepared::*;
-pub use projection::*;
-pub use read_as::*;
-pub use row::*;
-pub use sizes::*;
-pub use snapshot::*;
-pub use store::*;
-pub use temporary::*;
-pub use tree::*;
-pub use txn::*;
-pub use waits::*;
-pub use watch::*;
-pub use whole_tree::*;

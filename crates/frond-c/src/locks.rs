@@ -7,12 +7,7 @@ use std::{
 
 use frond::{HeldLock, HeldLocks, HeldOn, KeyStart, LockMode, LockOn, TreeId};
 
-use crate::{
-    bytes::{bytes, given, list_mut},
-    error::{Fail, call, frond_error, misuse},
-    store::{frond_db, frond_tree},
-    txn::frond_txn,
-};
+use crate::{bytes::*, error::*, store::*, txn::*, whole_tree::*};
 
 /// The lock is on a row.
 pub const FROND_ON_ROW: i32 = 1;
@@ -160,27 +155,20 @@ fn nanos(time: std::time::Duration) -> u64 {
 
 /// The start of a key for C; valid as long as `key` is.
 fn start(key: Option<&KeyStart>) -> frond_key_start {
-    let bytes = key.map(KeyStart::as_bytes);
-    frond_key_start {
-        is_known: key.is_some(),
-        data: bytes.map_or(std::ptr::null(), <[u8]>::as_ptr),
-        held: bytes.map_or(0, <[u8]>::len),
-        length: key.map_or(0, KeyStart::key_bytes),
-    }
+    let (data, held) = parts(key.map(KeyStart::as_bytes));
+    let length = key.map_or(0, KeyStart::key_bytes);
+    frond_key_start { is_known: key.is_some(), data, held, length }
 }
 
 fn mode(on: i32, mode: LockMode) -> i32 {
-    use crate::{txn, whole_tree};
     match (on, mode) {
-        (FROND_ON_TREE, LockMode::IntentShared) => whole_tree::FROND_TREE_INTENT_SHARED,
-        (FROND_ON_TREE, LockMode::IntentExclusive) => whole_tree::FROND_TREE_INTENT_EXCLUSIVE,
-        (FROND_ON_TREE, LockMode::Shared) => whole_tree::FROND_TREE_SHARED,
-        (FROND_ON_TREE, LockMode::SharedIntentExclusive) => {
-            whole_tree::FROND_TREE_SHARED_INTENT_EXCLUSIVE
-        }
-        (FROND_ON_TREE, LockMode::Exclusive) => whole_tree::FROND_TREE_EXCLUSIVE,
-        (_, LockMode::Shared) => txn::FROND_SHARED,
-        _ => txn::FROND_EXCLUSIVE,
+        (FROND_ON_TREE, LockMode::IntentShared) => FROND_TREE_INTENT_SHARED,
+        (FROND_ON_TREE, LockMode::IntentExclusive) => FROND_TREE_INTENT_EXCLUSIVE,
+        (FROND_ON_TREE, LockMode::Shared) => FROND_TREE_SHARED,
+        (FROND_ON_TREE, LockMode::SharedIntentExclusive) => FROND_TREE_SHARED_INTENT_EXCLUSIVE,
+        (FROND_ON_TREE, LockMode::Exclusive) => FROND_TREE_EXCLUSIVE,
+        (_, LockMode::Shared) => FROND_SHARED,
+        _ => FROND_EXCLUSIVE,
     }
 }
 
@@ -217,108 +205,79 @@ fn on(on: LockOn) -> i32 {
 
 /// Reports the calls that currently wait for locks, longest first, as structs; frond_lock_waits
 /// reports them as text. Waits for anything else are not reported.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_each_wait(
-    db: *const frond_db,
-    tell: frond_wait_told,
-    context: *mut c_void,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`, here and below.
-    unsafe {
-        call(error, || {
-            let db = &given(db, "the store")?.db;
-            let tell = tell.ok_or_else(|| misuse("the callback is null"))?;
-            for wait in db.lock_waits() {
-                let name = ended(&wait.tree_name);
-                let key = (wait.key_hash, wait.key.as_ref());
-                let told = frond_wait {
-                    waiter: wait.waiter,
-                    tag: wait.tag,
-                    holders: wait.holders.as_ptr(),
-                    holder_tags: wait.holder_tags.as_ptr(),
-                    holders_count: wait.holders.len(),
-                    lock: locked(on(wait.on), wait.mode, (wait.tree, &name), key),
-                    since_nanos: nanos(wait.since),
-                    lasts_nanos: nanos(wait.lasts),
-                };
-                // SAFETY: the caller's function; its arguments are valid until it returns.
-                tell(context, &told);
-            }
-            Ok(())
-        })
+#[api]
+fn frond_each_wait(db: &frond_db, tell: frond_wait_told, context: *mut c_void) -> Done {
+    let tell = callback(tell)?;
+    for wait in db.0.lock_waits() {
+        let name = ended(&wait.tree_name);
+        let key = (wait.key_hash, wait.key.as_ref());
+        let told = frond_wait {
+            waiter: wait.waiter,
+            tag: wait.tag,
+            holders: wait.holders.as_ptr(),
+            holder_tags: wait.holder_tags.as_ptr(),
+            holders_count: wait.holders.len(),
+            lock: locked(on(wait.on), wait.mode, (wait.tree, &name), key),
+            since_nanos: nanos(wait.since),
+            lasts_nanos: nanos(wait.lasts),
+        };
+        // SAFETY: the caller's function; its arguments are valid until it returns.
+        unsafe { tell(context, &told) };
     }
+    Ok(())
 }
 
 /// Reports the transactions of the last deadlock cycle, each before the one it waited for;
 /// frond_last_deadlock reports them as text. `at_nanos`, which may be null, receives the time when
 /// the cycle was resolved, by the clock of `since_nanos` in frond_wait. FROND_NOT_FOUND if there
 /// was none.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_each_deadlocked(
-    db: *const frond_db,
+#[api]
+fn frond_each_deadlocked(
+    db: &frond_db,
     tell: frond_deadlocked_told,
     context: *mut c_void,
-    at_nanos: *mut u64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let db = &given(db, "the store")?.db;
-            let tell = tell.ok_or_else(|| misuse("the callback is null"))?;
-            let last = db.last_deadlock().ok_or(Fail::NotFound)?;
-            at_nanos.as_mut().into_iter().for_each(|at| *at = nanos(last.at));
-            for one in &last.parties {
-                let name = ended(&one.tree_name);
-                let key = (one.key_hash, one.key.as_ref());
-                let told = frond_deadlocked {
-                    id: one.id,
-                    tag: one.tag,
-                    writes: one.writes,
-                    is_victim: one.id == last.victim,
-                    lock: locked(on(one.on), one.mode, (one.tree, &name), key),
-                    waited_nanos: nanos(one.waited),
-                };
-                // SAFETY: as above.
-                tell(context, &told);
-            }
-            Ok(())
-        })
+    at_nanos: Option<&mut u64>,
+) -> Done {
+    let tell = callback(tell)?;
+    let last = db.0.last_deadlock().ok_or(Fail::NotFound)?;
+    set(at_nanos, nanos(last.at))?;
+    for one in &last.parties {
+        let name = ended(&one.tree_name);
+        let key = (one.key_hash, one.key.as_ref());
+        let told = frond_deadlocked {
+            id: one.id,
+            tag: one.tag,
+            writes: one.writes,
+            is_victim: one.id == last.victim,
+            lock: locked(on(one.on), one.mode, (one.tree, &name), key),
+            waited_nanos: nanos(one.waited),
+        };
+        // SAFETY: as above.
+        unsafe { tell(context, &told) };
     }
+    Ok(())
 }
 
 /// Reports what currently holds locks or a snapshot, longest first, as structs; frond_transactions
 /// reports it as text.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_each_transaction(
-    db: *const frond_db,
-    tell: frond_live_told,
-    context: *mut c_void,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let db = &given(db, "the store")?.db;
-            let tell = tell.ok_or_else(|| misuse("the callback is null"))?;
-            let lasted = |time| i64::try_from(nanos(time)).unwrap_or(i64::MAX);
-            for one in db.transactions() {
-                let told = frond_live {
-                    id: one.id,
-                    tag: one.tag,
-                    writes: one.writes,
-                    locks_nanos: one.locks.map_or(-1, lasted),
-                    snapshot_nanos: one.snapshot.map_or(-1, |(_, time)| lasted(time)),
-                    snapshot_seqno: one.snapshot.map_or(0, |(at, _)| at.0),
-                    waits: one.waits,
-                };
-                // SAFETY: as above.
-                tell(context, &told);
-            }
-            Ok(())
-        })
+#[api]
+fn frond_each_transaction(db: &frond_db, tell: frond_live_told, context: *mut c_void) -> Done {
+    let tell = callback(tell)?;
+    let lasted = |time| i64::try_from(nanos(time)).unwrap_or(i64::MAX);
+    for one in db.0.transactions() {
+        let told = frond_live {
+            id: one.id,
+            tag: one.tag,
+            writes: one.writes,
+            locks_nanos: one.locks.map_or(-1, lasted),
+            snapshot_nanos: one.snapshot.map_or(-1, |(_, time)| lasted(time)),
+            snapshot_seqno: one.snapshot.map_or(0, |(at, _)| at.0),
+            waits: one.waits,
+        };
+        // SAFETY: as above.
+        unsafe { tell(context, &told) };
     }
+    Ok(())
 }
 
 fn key_of(bound: &Bound<KeyStart>) -> Option<&KeyStart> {
@@ -347,15 +306,14 @@ fn held(one: &HeldLock, name: &str) -> frond_held {
     }
 }
 
-unsafe fn tell_held(
+fn tell_held(
     found: &HeldLocks,
     tell: frond_held_told,
     context: *mut c_void,
-    more: *mut usize,
-) -> Result<(), Fail> {
-    let tell = tell.ok_or_else(|| misuse("the callback is null"))?;
-    // SAFETY: see `bytes.rs`.
-    unsafe { more.as_mut() }.into_iter().for_each(|more| *more = found.more);
+    more: Option<&mut usize>,
+) -> Done {
+    let tell = callback(tell)?;
+    set(more, found.more)?;
     for one in &found.locks {
         let name = ended(&one.tree_name);
         // SAFETY: the caller's function; its arguments are valid until it returns.
@@ -368,58 +326,36 @@ unsafe fn tell_held(
 /// gaps, then rows. `more`, which may be null, receives about how many others there are. This is
 /// not a consistent snapshot: locks are acquired and released meanwhile. Rows whose writes were
 /// spilled from memory are locked without being reported.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_each_lock(
-    db: *const frond_db,
+#[api]
+fn frond_each_lock(
+    db: &frond_db,
     max: usize,
     tell: frond_held_told,
     context: *mut c_void,
-    more: *mut usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || tell_held(&given(db, "the store")?.db.locks(max), tell, context, more))
-    }
+    more: Option<&mut usize>,
+) -> Done {
+    tell_held(&db.0.locks(max), tell, context, more)
 }
 
 /// Reports the locks of one transaction, like frond_each_lock, with rows in the order in which they
 /// were locked. To be called by the thread that uses the transaction.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_each_lock(
-    txn: *const frond_txn,
+#[api]
+fn frond_txn_each_lock(
+    txn: &frond_txn,
     max: usize,
     tell: frond_held_told,
     context: *mut c_void,
-    more: *mut usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let found = given(txn, "the transaction")?.txn.locks(max)?;
-            tell_held(&found, tell, context, more)
-        })
-    }
+    more: Option<&mut usize>,
+) -> Done {
+    tell_held(&txn.txn.locks(max)?, tell, context, more)
 }
 
 /// Computes the hash that stands for a key of a tree in `key_hash` of frond_locked: 16 bytes,
 /// written to `hash`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_tree_key_hash(
-    tree: *const frond_tree,
-    key: *const u8,
-    key_length: usize,
-    hash: *mut u8,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (tree, key) = (&given(tree, "the tree")?.tree, bytes(key, key_length, "the key")?);
-            let hash = list_mut(hash, 16, "the place for the hash")?;
-            hash.copy_from_slice(&tree.key_hash(key).to_be_bytes());
-            Ok(())
-        })
-    }
+#[api]
+fn frond_tree_key_hash(tree: &frond_tree, key: &[u8], hash: *mut u8) -> Done {
+    // SAFETY: see `bytes.rs`: there are 16 bytes.
+    let hash = unsafe { list_mut(hash, 16, "hash") }?;
+    hash.copy_from_slice(&tree.0.key_hash(key).to_be_bytes());
+    Ok(())
 }

@@ -7,10 +7,7 @@ use std::ffi::{c_char, c_void};
 
 use frond::operator::MergeOperator;
 
-use crate::{
-    bytes::{frond_buffer, text},
-    error::{Fail, misuse},
-};
+use crate::{bytes::*, error::*};
 
 /// Callback that folds `operand` into `value`, which is null if there is none. It passes the result
 /// to frond_buffer_set for `out`; without that the result is an empty value. It must not fail, and
@@ -57,13 +54,10 @@ unsafe impl Send for Operator {}
 // SAFETY: likewise.
 unsafe impl Sync for Operator {}
 
-/// Makes a merge operator from the caller's struct.
-///
-/// # Safety
-/// The functions accept the context given with them.
-pub(crate) unsafe fn operator(given: &frond_operator) -> Result<impl MergeOperator + use<>, Fail> {
+/// Makes a merge operator from the caller's struct, whose functions accept its context.
+pub(crate) fn operator(given: &frond_operator) -> Done<impl MergeOperator + use<>> {
     // SAFETY: see `bytes.rs`.
-    let name = unsafe { text(given.name, "the name of an operator") }?.to_owned();
+    let name = unsafe { text(given.name, "name of an operator") }?.to_owned();
     match given.fold {
         None => Err(misuse("the fold function of the operator is null")),
         Some(_) => Ok(Operator { name, given: *given }),
@@ -72,13 +66,12 @@ pub(crate) unsafe fn operator(given: &frond_operator) -> Result<impl MergeOperat
 
 impl Operator {
     fn make(&self, by: frond_fold, value: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
-        let mut out = frond_buffer { data: std::ptr::null_mut(), length: 0, capacity: 0 };
-        let at = value.map_or(std::ptr::null(), <[u8]>::as_ptr);
-        let length = value.map_or(0, <[u8]>::len);
+        let mut out = frond_buffer::EMPTY;
         if let Some(make) = by {
-            let (operand, operand_length) = (operand.as_ptr(), operand.len());
+            let (value, value_length) = parts(value);
+            let (operand, length) = (operand.as_ptr(), operand.len());
             // SAFETY: the caller's function; its arguments are valid until it returns.
-            unsafe { make(self.given.context, at, length, operand, operand_length, &mut out) };
+            unsafe { make(self.given.context, value, value_length, operand, length, &mut out) };
         }
         out.take()
     }

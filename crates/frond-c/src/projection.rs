@@ -3,11 +3,7 @@
 use frond::{End, Hint, Layout, Part, Projection};
 
 use crate::{
-    bytes::{bytes, frond_buffer, give, given, given_mut, list, take_back},
-    cursor::frond_cursor,
-    error::{Fail, call, frond_error, misuse},
-    snapshot::frond_snapshot,
-    store::frond_tree,
+    bytes::*, cursor::frond_cursor, error::*, snapshot::frond_snapshot, store::frond_tree,
     txn::frond_txn,
 };
 
@@ -51,22 +47,15 @@ pub struct frond_part {
 }
 
 /// A selection of parts of a tree's values (a projection). Made once, for any number of reads.
-pub struct frond_projection {
-    pub(crate) projection: Projection,
-}
+pub struct frond_projection(pub(crate) Projection);
 
 /// The layout, or `None` if there are no parts.
-pub(crate) unsafe fn layout(
-    parts: *const frond_part,
-    count: usize,
-) -> Result<Option<Layout>, Fail> {
-    // SAFETY: see `bytes.rs`.
-    let parts = unsafe { list(parts, count, "parts") }?;
-    let parts: Result<Vec<Part>, Fail> = parts.iter().map(|part| part_of(*part)).collect();
-    Ok(Some(parts?).filter(|parts| !parts.is_empty()).map(Layout::new))
+pub(crate) fn layout(parts: &[frond_part]) -> Done<Option<Layout>> {
+    let parts: Vec<Part> = parts.iter().copied().map(part_of).collect::<Done<_>>()?;
+    Ok((!parts.is_empty()).then(|| Layout::new(parts)))
 }
 
-pub(crate) fn part_of(frond_part { kind, width, hint }: frond_part) -> Result<Part, Fail> {
+pub(crate) fn part_of(frond_part { kind, width, hint }: frond_part) -> Done<Part> {
     let hint = match hint {
         FROND_HINT_NONE => Hint::None,
         FROND_HINT_INTEGER => Hint::Integer,
@@ -88,131 +77,66 @@ pub(crate) fn part_of(frond_part { kind, width, hint }: frond_part) -> Result<Pa
 /// Selects parts of the values of a tree that has a layout of values, by number from 0, in any
 /// order. Reads return them in the order of the layout, each as it is stored in the value (a part
 /// with a length prefix, with that).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_projection_new(
-    tree: *const frond_tree,
-    numbers: *const usize,
-    count: usize,
-    projection: *mut *mut frond_projection,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`, here and below.
-    unsafe {
-        call(error, || {
-            give(projection, || {
-                let numbers = list(numbers, count, "the numbers")?;
-                Ok(frond_projection {
-                    projection: given(tree, "the tree")?.tree.projection(numbers)?,
-                })
-            })
-        })
-    }
+#[api]
+fn frond_projection_new(
+    tree: &frond_tree,
+    numbers: &[usize],
+    projection: New<frond_projection>,
+) -> Done {
+    projection.give(frond_projection(tree.0.projection(numbers)?))
 }
 
 /// Releases a selection of parts; cursors that use it are not affected. Null is allowed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_projection_free(projection: *mut frond_projection) {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(std::ptr::null_mut(), || take_back(projection, "the projection").map(drop)) };
+#[api]
+fn frond_projection_free(projection: Option<Owned<frond_projection>>) {
+    drop(projection.map(Owned::take));
 }
 
 /// Reads parts of a value, concatenated, into `value`. Other parts are not read from blocks.
 /// FROND_NOT_FOUND if there is no such key; FRD-1001 if the value does not fit the layout of its
 /// tree.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_get_projected(
-    tree: *const frond_tree,
-    key: *const u8,
-    key_length: usize,
-    projection: *const frond_projection,
-    value: *mut frond_buffer,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        read(error, (key, key_length), projection, value, |key, projection, out| {
-            Ok(given(tree, "the tree")?.tree.get_projected(key, projection, out)?)
-        })
-    }
+#[api]
+fn frond_get_projected(
+    tree: &frond_tree,
+    key: &[u8],
+    projection: &frond_projection,
+    value: &mut frond_buffer,
+) -> Done {
+    let parts = &projection.0;
+    value.fill(|out| tree.0.get_projected(key, parts, out))
 }
 
 /// Reads parts of a value at a snapshot, like frond_get_projected.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_snapshot_get_projected(
-    snapshot: *const frond_snapshot,
-    tree: *const frond_tree,
-    key: *const u8,
-    key_length: usize,
-    projection: *const frond_projection,
-    value: *mut frond_buffer,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        read(error, (key, key_length), projection, value, |key, projection, out| {
-            let (snapshot, tree) = (given(snapshot, "the snapshot")?, given(tree, "the tree")?);
-            Ok(snapshot.snapshot.get_projected(&tree.tree, key, projection, out)?)
-        })
-    }
+#[api]
+fn frond_snapshot_get_projected(
+    snapshot: &frond_snapshot,
+    tree: &frond_tree,
+    key: &[u8],
+    projection: &frond_projection,
+    value: &mut frond_buffer,
+) -> Done {
+    let (snapshot, parts) = (&snapshot.0, &projection.0);
+    value.fill(|out| snapshot.get_projected(&tree.0, key, parts, out))
 }
 
 /// Reads parts of a value as a transaction sees it, like frond_get_projected; without a lock,
 /// except at FROND_SERIALIZABLE.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_get_projected(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    key: *const u8,
-    key_length: usize,
-    projection: *const frond_projection,
-    value: *mut frond_buffer,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        read(error, (key, key_length), projection, value, |key, projection, out| {
-            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
-            Ok(txn.txn.get_projected(&tree.tree, key, projection, out)?)
-        })
-    }
-}
-
-unsafe fn read(
-    error: *mut frond_error,
-    (key, key_length): (*const u8, usize),
-    projection: *const frond_projection,
-    value: *mut frond_buffer,
-    get: impl FnOnce(&[u8], &Projection, &mut Vec<u8>) -> Result<bool, Fail>,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let key = bytes(key, key_length, "the key")?;
-            let projection = &given(projection, "the projection")?.projection;
-            let value = given_mut(value, "the buffer")?;
-            let key = value.apart(key);
-            value.fill(|out| match get(&key, projection, out)? {
-                true => Ok(()),
-                false => Err(Fail::NotFound),
-            })
-        })
-    }
+#[api]
+fn frond_txn_get_projected(
+    txn: &frond_txn,
+    tree: &frond_tree,
+    key: &[u8],
+    projection: &frond_projection,
+    value: &mut frond_buffer,
+) -> Done {
+    let parts = &projection.0;
+    value.fill(|out| txn.txn.get_projected(&tree.0, key, parts, out))
 }
 
 /// Restricts a cursor to these parts of values from now on, without moving it. A step onto a value
 /// that does not fit the layout of its tree fails with FRD-1001, each time; frond_cursor_seek goes
 /// past it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_cursor_project(
-    cursor: *mut frond_cursor,
-    projection: *const frond_projection,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let projection = &given(projection, "the projection")?.projection;
-            given_mut(cursor, "the cursor")?.project(projection)
-        })
-    }
+#[api]
+fn frond_cursor_project(cursor: &mut frond_cursor, projection: &frond_projection) -> Done {
+    cursor.project(&projection.0)
 }

@@ -3,15 +3,10 @@
 
 use std::time::Duration;
 
-use frond::{ManyRows, ReadOptions, RowRead, Sees};
+use frond::{ManyRows, ReadOptions, RowRead, Sees, Tree, Txn};
 
 use crate::{
-    bytes::{bytes, frond_buffer, given, given_mut, list},
-    error::{Fail, call, frond_error, misuse},
-    projection::frond_projection,
-    snapshot::frond_bytes,
-    store::frond_tree,
-    txn::{FROND_NO_LOCK, FROND_WAIT, frond_txn, if_locked, lock},
+    bytes::*, error::*, projection::frond_projection, snapshot::*, store::frond_tree, txn::*,
 };
 
 /// A read without a lock sees what the transaction's isolation level shows.
@@ -47,20 +42,18 @@ pub struct frond_read_options {
 }
 
 /// Sets the defaults: a read without a lock that sees what the isolation level shows.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_read_options_init(options: *mut frond_read_options) {
-    // SAFETY: see `bytes.rs`, here and below.
-    if let Some(options) = unsafe { options.as_mut() } {
-        *options = frond_read_options {
-            sees: FROND_AS_LEVEL,
-            row_lock: FROND_NO_LOCK,
-            when_locked: FROND_WAIT,
-            with_last: false,
-            wait_ms: -1,
-            projection: std::ptr::null(),
-            reserved: [0; 4],
-        };
-    }
+#[api]
+fn frond_read_options_init(options: Option<&mut frond_read_options>) {
+    let Some(options) = options else { return };
+    *options = frond_read_options {
+        sees: FROND_AS_LEVEL,
+        row_lock: FROND_NO_LOCK,
+        when_locked: FROND_WAIT,
+        with_last: false,
+        wait_ms: -1,
+        projection: std::ptr::null(),
+        reserved: [0; 4],
+    };
 }
 
 /// A lock timeout in milliseconds; below 0 `None`: no limit.
@@ -77,11 +70,8 @@ pub(crate) fn wait(milliseconds: i64) -> Option<Duration> {
 }
 
 /// The caller's read options; null for the defaults.
-pub(crate) unsafe fn read_options<'a>(
-    from: *const frond_read_options,
-) -> Result<ReadOptions<'a>, Fail> {
-    // SAFETY: see `bytes.rs`.
-    let Some(from) = (unsafe { from.as_ref() }) else { return Ok(ReadOptions::default()) };
+pub(crate) fn read_options(from: Option<&frond_read_options>) -> Done<ReadOptions<'_>> {
+    let Some(from) = from else { return Ok(ReadOptions::default()) };
     if from.reserved != [0; 4] {
         return Err(misuse("a reserved field of the read options is not 0"));
     }
@@ -96,48 +86,46 @@ pub(crate) unsafe fn read_options<'a>(
         wait: wait(from.wait_ms),
         with_last: from.with_last,
         // SAFETY: see `bytes.rs`.
-        projection: unsafe { from.projection.as_ref() }.map(|given| &given.projection),
+        projection: unsafe { from.projection.as_ref() }.map(|given| &given.0),
     })
+}
+
+/// Reads a row, with the memory of `value`; returns it without its value.
+pub(crate) fn read(
+    txn: &Txn,
+    (tree, key): (&Tree, &[u8]),
+    options: &ReadOptions<'_>,
+    value: &mut Vec<u8>,
+) -> Result<RowRead, frond::Error> {
+    let mut row = RowRead { value: std::mem::take(value), ..RowRead::default() };
+    let read = txn.read_into(tree, key, options, &mut row);
+    *value = std::mem::take(&mut row.value);
+    read.map(|()| row)
 }
 
 /// Reads the value of a key into `value`, with all options of a read. `options` may be null.
 /// FROND_NOT_FOUND if there is no such key; if a lock was requested, the key is locked even so.
 /// `locked`, which may be null, receives whether the transaction has it locked: if a lock was
 /// requested, this is false only where another transaction has it (FROND_SEMI_CONSISTENT).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_read(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    key: *const u8,
-    key_length: usize,
-    options: *const frond_read_options,
-    value: *mut frond_buffer,
-    locked: *mut bool,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            if let Some(locked) = locked.as_mut() {
-                *locked = false;
-            }
-            let (txn, tree) = (&given(txn, "the transaction")?.txn, given(tree, "the tree")?);
-            let key = bytes(key, key_length, "the key")?;
-            let options = read_options(options)?;
-            let value = given_mut(value, "the buffer")?;
-            let key = value.apart(key);
-            value.fill(|out| {
-                let mut row = RowRead { value: std::mem::take(out), ..RowRead::default() };
-                let read = txn.read_into(&tree.tree, &key, &options, &mut row);
-                *out = row.value;
-                read?;
-                if let Some(locked) = locked.as_mut() {
-                    *locked = row.locked;
-                }
-                if row.exists { Ok(()) } else { Err(Fail::NotFound) }
-            })
+#[api]
+fn frond_txn_read(
+    txn: &frond_txn,
+    tree: &frond_tree,
+    key: &[u8],
+    options: Option<&frond_read_options>,
+    value: &mut frond_buffer,
+    locked: Option<&mut bool>,
+) -> Done {
+    let mut is_locked = false;
+    let found = read_options(options).and_then(|options| {
+        value.fill(|out| {
+            let row = read(&txn.txn, (&tree.0, key), &options, out)?;
+            is_locked = row.locked;
+            Ok(row.exists)
         })
-    }
+    });
+    set(locked, is_locked)?;
+    found
 }
 
 /// Reads the values of many keys, with all options of a read. Without a lock, all values are of one
@@ -148,48 +136,29 @@ pub unsafe extern "C" fn frond_txn_read(
 /// until `memory` is used again. Null data means that there is no such row, or that another
 /// transaction holds it and it was skipped. `locked`, which may be null, has as many entries, and
 /// receives whether each row is locked. If the call fails, it has locked nothing.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_read_many(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    keys: *const frond_bytes,
-    count: usize,
-    options: *const frond_read_options,
-    memory: *mut frond_buffer,
-    values: *mut frond_bytes,
-    locked: *mut bool,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (txn, tree) = (&given(txn, "the transaction")?.txn, given(tree, "the tree")?);
-            let options = read_options(options)?;
-            // Checked before anything is locked: a row must not be locked and then not returned.
-            let memory = given_mut(memory, "the buffer")?;
-            if values.is_null() && count > 0 {
-                return Err(misuse("the array for values is null"));
-            }
-            let listed = list(keys, count, "the keys")?;
-            let listed = listed.iter().map(|key| bytes(key.data, key.length, "a key"));
-            let listed: Vec<&[u8]> = listed.collect::<Result<_, _>>()?;
-            let mut rows = ManyRows::with(memory.apart_from(&listed));
-            let read = txn.read_many_into(&tree.tree, &listed, &options, &mut rows);
-            for number in 0..if read.is_ok() { count } else { 0 } {
-                // An empty value has an address, too. The bytes do not move when the buffer takes
-                // them.
-                let place = rows.get(number).map(|value| frond_bytes {
-                    data: if value.is_empty() { [].as_ptr() } else { value.as_ptr() },
-                    length: value.len(),
-                });
-                let none = frond_bytes { data: std::ptr::null(), length: 0 };
-                values.add(number).write(place.unwrap_or(none));
-                if !locked.is_null() {
-                    locked.add(number).write(rows.is_locked(number));
-                }
-            }
-            memory.put(rows.into_bytes());
-            Ok(read?)
-        })
+#[api]
+fn frond_txn_read_many(
+    txn: &frond_txn,
+    tree: &frond_tree,
+    keys: &[frond_bytes],
+    options: Option<&frond_read_options>,
+    memory: &mut frond_buffer,
+    values: &mut [Place<frond_bytes>],
+    locked: Option<&mut [Place<bool>]>,
+) -> Done {
+    // A row must not be locked and then not returned: all arguments are checked before.
+    let (options, keys) = (read_options(options)?, keys_of(keys)?);
+    let mut rows = ManyRows::with(memory.apart_from(&keys));
+    let read = txn.txn.read_many_into(&tree.0, &keys, &options, &mut rows);
+    if read.is_ok() {
+        for (number, place) in values.iter_mut().enumerate() {
+            // The bytes do not move when the buffer takes them.
+            place.write(frond_bytes::of(rows.get(number)));
+        }
+        for (number, place) in locked.into_iter().flatten().enumerate() {
+            place.write(rows.is_locked(number));
+        }
     }
+    memory.put(rows.into_bytes());
+    Ok(read?)
 }

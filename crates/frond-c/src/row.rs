@@ -1,13 +1,8 @@
 //! Writes of a row with all its index entries in one call.
 
-use frond::{RowChange, RowConflict, RowEntry};
+use frond::{RowChange, RowConflict, RowEntry, RowLock, Tree};
 
-use crate::{
-    bytes::{bytes, frond_buffer, given, given_mut, list},
-    error::{Fail, call, frond_error, misuse},
-    store::frond_tree,
-    txn::{frond_txn, lock},
-};
+use crate::{bytes::*, error::*, store::frond_tree, txn::*};
 
 /// One entry of a row: the row's own entry, or one in an index.
 #[repr(C)]
@@ -31,6 +26,23 @@ pub struct frond_entry {
     /// this is the row's own entry, its entries that are not unique count as absent, too. If the
     /// key does exist, a later deletion may bring the older value back, and the row count is wrong.
     pub absent: bool,
+}
+
+impl frond_entry {
+    fn tree(&self) -> Done<&Tree> {
+        // SAFETY: see `bytes.rs`, here and below.
+        Ok(&unsafe { given(self.tree, "tree of an entry") }?.0)
+    }
+
+    fn key(&self) -> Done<&[u8]> {
+        // SAFETY: as above.
+        unsafe { list(self.key, self.key_length, "key of an entry") }
+    }
+
+    fn value(&self) -> Done<&[u8]> {
+        // SAFETY: as above.
+        unsafe { list(self.value, self.value_length, "value of an entry") }
+    }
 }
 
 /// The change of one entry of a row.
@@ -65,7 +77,7 @@ pub struct frond_conflict {
 }
 
 /// Writes the conflict to the caller's struct.
-pub(crate) fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Result<(), Fail> {
+pub(crate) fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Done {
     match met {
         None => out.index = -1,
         Some(RowConflict { index, value }) => {
@@ -74,6 +86,11 @@ pub(crate) fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Result
         }
     }
     Ok(())
+}
+
+/// The lock of the entry that a conflict is with.
+fn lock_of_conflict(row_lock: i32) -> Done<RowLock> {
+    lock(row_lock)?.ok_or_else(|| misuse("the lock for conflicting rows is missing"))
 }
 
 /// Inserts a row. First looks up all its unique entries, in their order, and only then writes. Pass
@@ -86,105 +103,58 @@ pub(crate) fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Result
 /// are not looked up, since they contain the row's key. Write a key that may exist already by
 /// itself (frond_txn_put). An entry that did exist may come back when the row is deleted, and the
 /// row count is wrong.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_insert_row(
-    txn: *const frond_txn,
-    entries: *const frond_entry,
-    count: usize,
+#[api]
+fn frond_txn_insert_row(
+    txn: &frond_txn,
+    entries: &[frond_entry],
     row_lock: i32,
-    conflict: *mut frond_conflict,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`, here and below.
-    unsafe {
-        call(error, || {
-            let conflict = given_mut(conflict, "the place for a conflict")?;
-            let lock = lock(row_lock)?
-                .ok_or_else(|| misuse("the lock for conflicting rows is missing"))?;
-            let mut row = Vec::with_capacity(count.min(64));
-            for entry in list(entries, count, "the entries")? {
-                row.push(RowEntry {
-                    tree: &given(entry.tree, "an entry's tree")?.tree,
-                    key: bytes(entry.key, entry.key_length, "an entry's key")?,
-                    value: bytes(entry.value, entry.value_length, "an entry's value")?,
-                    unique: entry.unique,
-                    absent: entry.absent,
-                });
-            }
-            tell(conflict, given(txn, "the transaction")?.txn.insert_row(&row, lock)?)
-        })
+    conflict: &mut frond_conflict,
+) -> Done {
+    let lock = lock_of_conflict(row_lock)?;
+    let mut row = Vec::with_capacity(entries.len().min(64));
+    for entry in entries {
+        let (tree, key, value) = (entry.tree()?, entry.key()?, entry.value()?);
+        row.push(RowEntry { tree, key, value, unique: entry.unique, absent: entry.absent });
     }
+    tell(conflict, txn.txn.insert_row(&row, lock)?)
 }
 
 /// Changes a row. Pass only the entries that change. If a unique entry moves to a key that exists
 /// already, the call reports a conflict and writes nothing, as frond_txn_insert_row does.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_update_row(
-    txn: *const frond_txn,
-    changes: *const frond_change,
-    count: usize,
+#[api]
+fn frond_txn_update_row(
+    txn: &frond_txn,
+    changes: &[frond_change],
     row_lock: i32,
-    conflict: *mut frond_conflict,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let conflict = given_mut(conflict, "the place for a conflict")?;
-            let lock = lock(row_lock)?
-                .ok_or_else(|| misuse("the lock for conflicting rows is missing"))?;
-            let mut row = Vec::with_capacity(count.min(64));
-            for change in list(changes, count, "the changes")? {
-                let frond_change { entry, has_old, has_new, old, old_length } = *change;
-                let old = match has_old {
-                    true => Some(bytes(old, old_length, "an entry's old key")?),
-                    false => None,
-                };
-                let new = match has_new {
-                    true => Some((
-                        bytes(entry.key, entry.key_length, "an entry's key")?,
-                        bytes(entry.value, entry.value_length, "an entry's value")?,
-                    )),
-                    false => None,
-                };
-                let tree = &given(entry.tree, "an entry's tree")?.tree;
-                row.push(RowChange { tree, old, new, unique: entry.unique });
-            }
-            tell(conflict, given(txn, "the transaction")?.txn.update_row(&row, lock)?)
-        })
+    conflict: &mut frond_conflict,
+) -> Done {
+    let lock = lock_of_conflict(row_lock)?;
+    let mut row = Vec::with_capacity(changes.len().min(64));
+    for frond_change { entry, has_old, has_new, old, old_length } in changes {
+        // SAFETY: see `bytes.rs`.
+        let old = has_old.then(|| unsafe { list(*old, *old_length, "old key of an entry") });
+        let new = if *has_new { Some((entry.key()?, entry.value()?)) } else { None };
+        let (tree, old) = (entry.tree()?, old.transpose()?);
+        row.push(RowChange { tree, old, new, unique: entry.unique });
     }
+    tell(conflict, txn.txn.update_row(&row, lock)?)
 }
 
 /// Deletes all entries of a row, given by tree and key; values are ignored.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_delete_row(
-    txn: *const frond_txn,
-    entries: *const frond_entry,
-    count: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let mut row = Vec::with_capacity(count.min(64));
-            for entry in list(entries, count, "the entries")? {
-                let key = bytes(entry.key, entry.key_length, "an entry's key")?;
-                row.push((&given(entry.tree, "an entry's tree")?.tree, key));
-            }
-            Ok(given(txn, "the transaction")?.txn.delete_row(&row)?)
-        })
+#[api]
+fn frond_txn_delete_row(txn: &frond_txn, entries: &[frond_entry]) -> Done {
+    let mut row = Vec::with_capacity(entries.len().min(64));
+    for entry in entries {
+        row.push((entry.tree()?, entry.key()?));
     }
+    Ok(txn.txn.delete_row(&row)?)
 }
 
 /// Releases what the last locking read has newly locked, for a row that is not wanted: the row, or
 /// the row that a cursor returned last, together with the entry that named it (`with_last` of
 /// frond_read_options), or all rows of frond_txn_read_many. Gaps that a cursor has locked stay
 /// locked.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_unlock_last(
-    txn: *const frond_txn,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.unlock_last()?)) }
+#[api]
+fn frond_txn_unlock_last(txn: &frond_txn) -> Done {
+    Ok(txn.txn.unlock_last()?)
 }

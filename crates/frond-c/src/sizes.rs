@@ -2,11 +2,7 @@
 
 use frond::{DecodeStats, EncodeStats};
 
-use crate::{
-    bytes::{given, given_mut},
-    error::{call, frond_error},
-    store::frond_tree,
-};
+use crate::{bytes::*, error::*, store::frond_tree};
 
 /// Sizes of a tree. Leaves hold each key once; a row that was deleted or overwritten stays in its
 /// leaf until the newer message that waits above reaches it.
@@ -43,33 +39,23 @@ pub struct frond_sizes {
 
 /// Returns the current sizes of a tree; nothing is sampled. Reads nothing, except for a tree that
 /// an earlier version of Frond has written: its nodes are read the first time.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_tree_sizes(
-    tree: *const frond_tree,
-    sizes: *mut frond_sizes,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`, here and below.
-    unsafe {
-        call(error, || {
-            let (tree, sizes) = (&given(tree, "the tree")?.tree, given_mut(sizes, "the sizes")?);
-            let now = tree.sizes()?;
-            *sizes = frond_sizes {
-                rows: now.rows,
-                rows_exact: now.rows_exact,
-                leaf_rows: now.leaf_rows,
-                leaves: now.leaves,
-                raw_bytes: now.raw_bytes,
-                encoded_bytes: now.encoded_bytes,
-                disk_bytes: now.disk_bytes,
-                blob_bytes: now.blob_bytes,
-                buffered_bytes: now.buffered_bytes,
-                memory_bytes: now.memory_bytes,
-                depth: now.depth.into(),
-            };
-            Ok(())
-        })
-    }
+#[api]
+fn frond_tree_sizes(tree: &frond_tree, sizes: &mut frond_sizes) -> Done {
+    let now = tree.0.sizes()?;
+    *sizes = frond_sizes {
+        rows: now.rows,
+        rows_exact: now.rows_exact,
+        leaf_rows: now.leaf_rows,
+        leaves: now.leaves,
+        raw_bytes: now.raw_bytes,
+        encoded_bytes: now.encoded_bytes,
+        disk_bytes: now.disk_bytes,
+        blob_bytes: now.blob_bytes,
+        buffered_bytes: now.buffered_bytes,
+        memory_bytes: now.memory_bytes,
+        depth: now.depth.into(),
+    };
+    Ok(())
 }
 
 /// Costs and results of encoding. A chunk is a row block, or the bytes of a string column in a
@@ -138,27 +124,16 @@ impl From<EncodeStats> for frond_encoded {
 
 /// Returns the work done on a tree since the store was opened: costs and results of encoding, and
 /// what was decoded. Costs some forty loads. The counters are maintained per block, not per row.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_tree_work(
-    tree: *const frond_tree,
-    work: *mut frond_work,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (tree, work) = (&given(tree, "the tree")?.tree, given_mut(work, "the work")?);
-            let stats = tree.stats();
-            let DecodeStats { chunks, bytes, nanos } = stats.decoded;
-            *work = frond_work {
-                size_class: stats.size_class as i32,
-                leaves: stats.leaves.into(),
-                buffers: stats.buffers.into(),
-                chunks_decoded: chunks,
-                chunks_decoded_bytes: bytes,
-                chunks_decode_nanos: nanos,
-            };
-            Ok(())
-        })
-    }
+#[api]
+fn frond_tree_work(tree: &frond_tree, work: &mut frond_work) {
+    let stats = tree.0.stats();
+    let DecodeStats { chunks, bytes, nanos } = stats.decoded;
+    *work = frond_work {
+        size_class: stats.size_class as i32,
+        leaves: stats.leaves.into(),
+        buffers: stats.buffers.into(),
+        chunks_decoded: chunks,
+        chunks_decoded_bytes: bytes,
+        chunks_decode_nanos: nanos,
+    };
 }

@@ -3,164 +3,74 @@
 use frond::{TemporaryEntry, TemporaryTree};
 
 use crate::{
-    bytes::{bytes, frond_buffer, give, given, given_mut, list, take_back},
-    cursor::{frond_cursor, range},
-    error::{Fail, call, frond_error},
-    row::{frond_conflict, tell},
-    snapshot::{frond_bytes, many},
-    store::{frond_db, frond_tree_options, tree_options},
-    txn::frond_txn,
+    bytes::*, cursor::frond_cursor, error::*, row::*, snapshot::*, store::*, txn::frond_txn,
 };
 
 /// A temporary tree. Its rows are written as part of a session's transactions, are invisible to
 /// others, and are removed with the tree. One transaction at a time writes to it; reads see what
 /// was written last.
-pub struct frond_temporary {
-    pub(crate) tree: TemporaryTree,
-}
+pub struct frond_temporary(pub(crate) TemporaryTree);
 
 /// Creates a temporary tree, at once and without a name. `options` may be null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_create(
-    db: *const frond_db,
-    options: *const frond_tree_options,
-    tree: *mut *mut frond_temporary,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            give(tree, || {
-                let db = &given(db, "the store")?.db;
-                Ok(frond_temporary { tree: db.create_temporary(tree_options(options)?)? })
-            })
-        })
-    }
+#[api]
+fn frond_temporary_create(
+    db: &frond_db,
+    options: Option<&frond_tree_options>,
+    tree: New<frond_temporary>,
+) -> Done {
+    tree.give(frond_temporary(db.0.create_temporary(tree_options(options)?)?))
 }
 
 /// Releases a temporary tree. Its rows are removed with it, or with the last of its cursors. Null
 /// is allowed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_free(tree: *mut frond_temporary) {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(std::ptr::null_mut(), || take_back(tree, "the tree").map(drop)) };
+#[api]
+fn frond_temporary_free(tree: Option<Owned<frond_temporary>>) {
+    drop(tree.map(Owned::take));
 }
 
 /// Sets a value as part of a transaction, whose savepoints, statement and rollback undo it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_put(
-    txn: *const frond_txn,
-    tree: *const frond_temporary,
-    key: *const u8,
-    key_length: usize,
-    value: *const u8,
-    value_length: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
-            let (key, value) =
-                (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
-            Ok(tree.tree.put(&txn.txn, key, value)?)
-        })
-    }
+#[api]
+fn frond_temporary_put(txn: &frond_txn, tree: &frond_temporary, key: &[u8], value: &[u8]) -> Done {
+    Ok(tree.0.put(&txn.txn, key, value)?)
 }
 
 /// Sets the value of a key that must not exist; FRD-1108 if it does.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_insert(
-    txn: *const frond_txn,
-    tree: *const frond_temporary,
-    key: *const u8,
-    key_length: usize,
-    value: *const u8,
-    value_length: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
-            let (key, value) =
-                (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
-            Ok(tree.tree.insert(&txn.txn, key, value)?)
-        })
-    }
+#[api]
+fn frond_temporary_insert(
+    txn: &frond_txn,
+    tree: &frond_temporary,
+    key: &[u8],
+    value: &[u8],
+) -> Done {
+    Ok(tree.0.insert(&txn.txn, key, value)?)
 }
 
 /// Deletes a key, if it exists.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_delete(
-    txn: *const frond_txn,
-    tree: *const frond_temporary,
-    key: *const u8,
-    key_length: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
-            Ok(tree.tree.delete(&txn.txn, bytes(key, key_length, "the key")?)?)
-        })
-    }
+#[api]
+fn frond_temporary_delete(txn: &frond_txn, tree: &frond_temporary, key: &[u8]) -> Done {
+    Ok(tree.0.delete(&txn.txn, key)?)
 }
 
 /// Reads the value of a key, as written last, into `value`. FROND_NOT_FOUND if there is no such
 /// key.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_get(
-    tree: *const frond_temporary,
-    key: *const u8,
-    key_length: usize,
-    value: *mut frond_buffer,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (tree, value) = (&given(tree, "the tree")?.tree, given_mut(value, "the buffer")?);
-            let found = tree.get(bytes(key, key_length, "the key")?)?;
-            value.copy(&found.ok_or(Fail::NotFound)?);
-            Ok(())
-        })
-    }
+#[api]
+fn frond_temporary_get(tree: &frond_temporary, key: &[u8], value: &mut frond_buffer) -> Done {
+    value.copy(&tree.0.get(key)?.ok_or(Fail::NotFound)?);
+    Ok(())
 }
 
 /// Opens a cursor over the rows from `from` up to, but not including, `to`: as they are now or,
 /// within a statement of the transaction that writes the tree, as they were when the statement
 /// started. A null bound means from the first key, or to the last.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_scan(
-    tree: *const frond_temporary,
-    from: *const u8,
-    from_length: usize,
-    to: *const u8,
-    to_length: usize,
-    cursor: *mut *mut frond_cursor,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            give(cursor, || {
-                let range = range((from, from_length), (to, to_length))?;
-                frond_cursor::of_temporary(given(tree, "the tree")?.tree.clone(), range)
-            })
-        })
-    }
+#[api]
+fn frond_temporary_scan(tree: &frond_temporary, range: Keys, cursor: New<frond_cursor>) -> Done {
+    cursor.give(frond_cursor::of_temporary(tree.0.clone(), range)?)
 }
 
 /// Removes all rows, unless a transaction that has written to the tree has not ended.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_clear(
-    tree: *const frond_temporary,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(error, || Ok(given(tree, "the tree")?.tree.clear()?)) }
+#[api]
+fn frond_temporary_clear(tree: &frond_temporary) -> Done {
+    Ok(tree.0.clear()?)
 }
 
 /// One entry of a row of temporary trees: the row's own entry, or one in an index.
@@ -183,135 +93,81 @@ pub struct frond_temporary_entry {
 
 /// Inserts a row, its own entry first: all its entries, or none. Like frond_txn_insert_row, but
 /// locks nothing.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_insert_row(
-    txn: *const frond_txn,
-    entries: *const frond_temporary_entry,
-    count: usize,
-    conflict: *mut frond_conflict,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let conflict = given_mut(conflict, "the place for a conflict")?;
-            let mut row = Vec::with_capacity(count.min(64));
-            for entry in list(entries, count, "the entries")? {
-                row.push(TemporaryEntry {
-                    tree: &given(entry.tree, "an entry's tree")?.tree,
-                    key: bytes(entry.key, entry.key_length, "an entry's key")?,
-                    value: bytes(entry.value, entry.value_length, "an entry's value")?,
-                    unique: entry.unique,
-                });
+#[api]
+fn frond_temporary_insert_row(
+    txn: &frond_txn,
+    entries: &[frond_temporary_entry],
+    conflict: &mut frond_conflict,
+) -> Done {
+    let mut row = Vec::with_capacity(entries.len().min(64));
+    for entry in entries {
+        // SAFETY: see `bytes.rs`.
+        row.push(unsafe {
+            TemporaryEntry {
+                tree: &given(entry.tree, "tree of an entry")?.0,
+                key: list(entry.key, entry.key_length, "key of an entry")?,
+                value: list(entry.value, entry.value_length, "value of an entry")?,
+                unique: entry.unique,
             }
-            tell(conflict, given(txn, "the transaction")?.txn.insert_temporary_row(&row)?)
-        })
+        });
     }
+    tell(conflict, txn.txn.insert_temporary_row(&row)?)
 }
 
 /// Reads the values of many keys, as written last, like frond_txn_get_many.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_get_many(
-    tree: *const frond_temporary,
-    keys: *const frond_bytes,
-    count: usize,
-    memory: *mut frond_buffer,
-    values: *mut frond_bytes,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let tree = &given(tree, "the tree")?.tree;
-            many(keys, count, memory, values, |keys| tree.get_many(keys))
-        })
-    }
+#[api]
+fn frond_temporary_get_many(
+    tree: &frond_temporary,
+    keys: &[frond_bytes],
+    memory: Option<&mut frond_buffer>,
+    values: &mut [Place<frond_bytes>],
+) -> Done {
+    many(keys, memory, values, |keys| tree.0.get_many(keys))
 }
 
 /// Takes `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
 /// `least`, and is returned in `first`. No rollback returns the numbers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_reserve(
-    tree: *const frond_temporary,
+#[api]
+fn frond_temporary_reserve(
+    tree: &frond_temporary,
     counter: u32,
     least: u64,
     count: u64,
-    first: *mut u64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (tree, first) =
-                (&given(tree, "the tree")?.tree, given_mut(first, "the place for the number")?);
-            *first = tree.reserve(counter as usize, least, count)?.start;
-            Ok(())
-        })
-    }
+    first: &mut u64,
+) -> Done {
+    set(first, tree.0.reserve(counter as usize, least, count)?.start)
 }
 
 /// Returns the next number of a counter, without taking it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_next_number(
-    tree: *const frond_temporary,
-    counter: u32,
-    next: *mut u64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let tree = &given(tree, "the tree")?.tree;
-            *given_mut(next, "the place for the number")? = tree.next_number(counter as usize)?;
-            Ok(())
-        })
-    }
+#[api]
+fn frond_temporary_next_number(tree: &frond_temporary, counter: u32, next: &mut u64) -> Done {
+    set(next, tree.0.next_number(counter as usize)?)
 }
 
 /// Returns the number of rows. `exact`, which may be null, tells whether they were counted. If not,
 /// something was put or deleted without knowing whether it existed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_row_count(
-    tree: *const frond_temporary,
-    rows: *mut u64,
-    exact: *mut bool,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let tree = &given(tree, "the tree")?.tree;
-            let (place, count) = (given_mut(rows, "the place for the number")?, tree.row_count()?);
-            *place = count.rows;
-            exact.as_mut().into_iter().for_each(|exact| *exact = count.exact);
-            Ok(())
-        })
-    }
+#[api]
+fn frond_temporary_row_count(
+    tree: &frond_temporary,
+    rows: &mut u64,
+    exact: Option<&mut bool>,
+) -> Done {
+    let count = tree.0.row_count()?;
+    *rows = count.rows;
+    set(exact, count.exact)
 }
 
 /// Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
 /// they take; 0 rows only if there are none. A null bound means from the first key, or to the last.
 /// `data_bytes` may be null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_temporary_estimate(
-    tree: *const frond_temporary,
-    from: *const u8,
-    from_length: usize,
-    to: *const u8,
-    to_length: usize,
-    rows: *mut u64,
-    data_bytes: *mut u64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let tree = &given(tree, "the tree")?.tree;
-            let place = given_mut(rows, "the place for the number")?;
-            let estimate = tree.estimate(range((from, from_length), (to, to_length))?)?;
-            *place = estimate.rows;
-            data_bytes.as_mut().into_iter().for_each(|bytes| *bytes = estimate.bytes);
-            Ok(())
-        })
-    }
+#[api]
+fn frond_temporary_estimate(
+    tree: &frond_temporary,
+    range: Keys,
+    rows: &mut u64,
+    data_bytes: Option<&mut u64>,
+) -> Done {
+    let estimate = tree.0.estimate(range)?;
+    *rows = estimate.rows;
+    set(data_bytes, estimate.bytes)
 }

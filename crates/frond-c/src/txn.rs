@@ -1,16 +1,10 @@
 //! Transactions: many calls that are one change.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use frond::{IfLocked, Isolation, ReadOptions, RowLock, RowRead, Txn, TxnOptions};
+use frond::{IfLocked, Isolation, ReadOptions, RowLock, Txn, TxnOptions};
 
-use crate::{
-    bytes::{bytes, frond_buffer, give, given, given_mut, take_back},
-    cursor::range,
-    error::{Fail, call, frond_error, misuse},
-    read_as::lock_timeout,
-    store::{FROND_AS_STORE, durability, frond_db, frond_tree},
-};
+use crate::{bytes::*, error::*, read_as::*, store::*};
 
 /// Each call sees what was committed when it started. After frond_txn_begin_statement, all plain
 /// reads of the statement see what was committed when the first of them started.
@@ -66,23 +60,20 @@ pub struct frond_txn_options {
 }
 
 /// Sets the defaults: FROND_SNAPSHOT, ten seconds, FROND_AS_STORE.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_options_init(options: *mut frond_txn_options) {
+#[api]
+fn frond_txn_options_init(options: Option<&mut frond_txn_options>) {
     let usual = TxnOptions::default();
-    let timeout = usual.lock_timeout.map_or(-1, |time| time.as_millis() as i64);
-    // SAFETY: see `bytes.rs`, here and below.
-    if let Some(options) = unsafe { options.as_mut() } {
-        *options = frond_txn_options {
-            isolation: FROND_SNAPSHOT,
-            read_only: false,
-            lock_timeout_ms: timeout,
-            durability: FROND_AS_STORE,
-            tag: 0,
-        };
-    }
+    let Some(options) = options else { return };
+    *options = frond_txn_options {
+        isolation: FROND_SNAPSHOT,
+        read_only: false,
+        lock_timeout_ms: usual.lock_timeout.map_or(-1, |time| time.as_millis() as i64),
+        durability: FROND_AS_STORE,
+        tag: 0,
+    };
 }
 
-fn options(from: &frond_txn_options) -> Result<TxnOptions, Fail> {
+fn options(from: &frond_txn_options) -> Done<TxnOptions> {
     let isolation = match from.isolation {
         FROND_READ_COMMITTED => Isolation::ReadCommitted,
         FROND_REPEATABLE_READ => Isolation::RepeatableRead,
@@ -90,18 +81,17 @@ fn options(from: &frond_txn_options) -> Result<TxnOptions, Fail> {
         FROND_SERIALIZABLE => Isolation::Serializable,
         other => return Err(misuse(format!("unknown isolation level {other}"))),
     };
-    let timeout = u64::try_from(from.lock_timeout_ms).ok();
     Ok(TxnOptions {
         isolation,
         read_only: from.read_only,
-        lock_timeout: timeout.map(Duration::from_millis),
+        lock_timeout: lock_timeout(from.lock_timeout_ms),
         durability: durability(from.durability)?,
         tag: from.tag,
     })
 }
 
 /// The row lock of a number; `None` for no lock.
-pub(crate) fn lock(number: i32) -> Result<Option<RowLock>, Fail> {
+pub(crate) fn lock(number: i32) -> Done<Option<RowLock>> {
     match number {
         FROND_NO_LOCK => Ok(None),
         FROND_SHARED => Ok(Some(RowLock::Shared)),
@@ -110,7 +100,7 @@ pub(crate) fn lock(number: i32) -> Result<Option<RowLock>, Fail> {
     }
 }
 
-pub(crate) fn if_locked(number: i32) -> Result<IfLocked, Fail> {
+pub(crate) fn if_locked(number: i32) -> Done<IfLocked> {
     match number {
         FROND_WAIT => Ok(IfLocked::Wait),
         FROND_NO_WAIT => Ok(IfLocked::NoWait),
@@ -121,38 +111,20 @@ pub(crate) fn if_locked(number: i32) -> Result<IfLocked, Fail> {
 }
 
 /// Begins a transaction. `options` may be null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_begin(
-    db: *const frond_db,
-    wanted: *const frond_txn_options,
-    txn: *mut *mut frond_txn,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            give(txn, || {
-                let wanted = wanted.as_ref().map_or(Ok(TxnOptions::default()), options)?;
-                let is_read_only = wanted.read_only;
-                let txn = given(db, "the store")?.db.begin(wanted)?;
-                Ok(frond_txn { txn: Arc::new(txn), is_read_only })
-            })
-        })
-    }
+#[api]
+fn frond_txn_begin(db: &frond_db, wanted: Option<&frond_txn_options>, txn: New<frond_txn>) -> Done {
+    let wanted = wanted.map_or(Ok(TxnOptions::default()), options)?;
+    let is_read_only = wanted.read_only;
+    txn.give(frond_txn { txn: Arc::new(db.0.begin(wanted)?), is_read_only })
 }
 
 /// Reclaims the handle of a transaction that is to end. While it has a cursor this is an error, and
 /// nothing is done.
-pub(crate) unsafe fn end(txn: *mut frond_txn) -> Result<Txn, Fail> {
-    // SAFETY: see `bytes.rs`.
-    let is_in_use =
-        unsafe { given(txn, "the transaction") }.map(|txn| Arc::strong_count(&txn.txn) > 1)?;
-    if is_in_use {
+pub(crate) fn end(txn: Owned<frond_txn>) -> Done<Txn> {
+    if Arc::strong_count(&txn.txn) > 1 {
         return Err(misuse("the transaction has open cursors: free them before it ends"));
     }
-    // SAFETY: see `bytes.rs`.
-    let txn = unsafe { take_back(txn, "the transaction") }?.txn;
-    Arc::into_inner(txn).ok_or_else(|| misuse("the transaction has cursors"))
+    Arc::into_inner(txn.take().txn).ok_or_else(|| misuse("the transaction has cursors"))
 }
 
 /// Commits a transaction: makes everything that it has written visible to others atomically.
@@ -162,37 +134,22 @@ pub(crate) unsafe fn end(txn: *mut frond_txn) -> Result<Txn, Fail> {
 /// transaction is rolled back. The exception is FRD-3203 (and FRD-3202 after it): the store has
 /// stopped, and others may have seen the commit; open the store again and check whether it is
 /// there.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_commit(
-    txn: *mut frond_txn,
-    seqno: *mut u64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let committed = end(txn)?.commit()?;
-            if let Some(seqno) = seqno.as_mut() {
-                *seqno = committed.0;
-            }
-            Ok(())
-        })
-    }
+#[api]
+fn frond_txn_commit(txn: Owned<frond_txn>, seqno: Option<&mut u64>) -> Done {
+    set(seqno, end(txn)?.commit()?.0)
 }
 
 /// Rolls back a transaction. The handle is released, unless the transaction has cursors (FRD-1001).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_rollback(txn: *mut frond_txn, error: *mut frond_error) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(error, || end(txn).map(Txn::rollback)) }
+#[api]
+fn frond_txn_rollback(txn: Owned<frond_txn>) -> Done {
+    end(txn).map(Txn::rollback)
 }
 
 /// Returns the number of the transaction, which identifies it in reports of waits and deadlocks; 0
 /// if `txn` is null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_id(txn: *const frond_txn) -> u64 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { txn.as_ref() }.map_or(0, |txn| txn.txn.id())
+#[api]
+fn frond_txn_id(txn: Option<&frond_txn>) -> u64 {
+    txn.map_or(0, |txn| txn.txn.id())
 }
 
 /// Tells whether an error has ended the transaction: a deadlock (FRD-1102), a conflict (FRD-1107),
@@ -200,161 +157,70 @@ pub unsafe extern "C" fn frond_txn_id(txn: *const frond_txn) -> u64 {
 /// may not be one). Then it is rolled back, others can go on, and its calls fail with FRD-1109;
 /// release the handle with frond_txn_rollback, as usual. After any other error the transaction goes
 /// on. True if `txn` is null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_is_over(txn: *const frond_txn) -> bool {
-    // SAFETY: see `bytes.rs`.
-    unsafe { txn.as_ref() }.is_none_or(|txn| txn.txn.is_over())
+#[api]
+fn frond_txn_is_over(txn: Option<&frond_txn>) -> bool {
+    txn.is_none_or(|txn| txn.txn.is_over())
 }
 
 /// Sets how long later calls wait for locks, all those of a call together, in milliseconds. 0: a
 /// call that would have to wait fails with FRD-1101 at once; below 0: no limit. Overrides
 /// `lock_timeout_ms` of the transaction's options, for statements that set their own timeouts.
 /// Reads with a `wait_ms` use that. frond_txn_delete_range may take this long for each row.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_set_lock_timeout(
-    txn: *const frond_txn,
-    lock_timeout_ms: i64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let timeout = lock_timeout(lock_timeout_ms);
-            given(txn, "the transaction")?.txn.set_lock_timeout(timeout);
-            Ok(())
-        })
-    }
+#[api]
+fn frond_txn_set_lock_timeout(txn: &frond_txn, lock_timeout_ms: i64) {
+    txn.txn.set_lock_timeout(lock_timeout(lock_timeout_ms));
 }
 
 /// Reads the value of a key, as the transaction sees it, into `value`. FROND_NOT_FOUND if there is
 /// no such key; with `row_lock`, the key is locked even so. With a lock the newest commit is read.
 /// At FROND_SERIALIZABLE, FROND_NO_LOCK means FROND_SHARED.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_get(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    key: *const u8,
-    key_length: usize,
+#[api]
+fn frond_txn_get(
+    txn: &frond_txn,
+    tree: &frond_tree,
+    key: &[u8],
     row_lock: i32,
     when_locked: i32,
-    value: *mut frond_buffer,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (txn, tree) = (&given(txn, "the transaction")?.txn, given(tree, "the tree")?);
-            let key = bytes(key, key_length, "the key")?;
-            let wanted = (lock(row_lock)?, if_locked(when_locked)?);
-            let value = given_mut(value, "the buffer")?;
-            let key = value.apart(key);
-            value.fill(|out| {
-                let found = match wanted {
-                    (None, if_locked) => {
-                        let options = ReadOptions { if_locked, ..ReadOptions::default() };
-                        let mut row = RowRead { value: std::mem::take(out), ..RowRead::default() };
-                        let read = txn.read_into(&tree.tree, &key, &options, &mut row);
-                        *out = row.value;
-                        read.map(|()| row.exists)?
-                    }
-                    (Some(lock), meet) => match txn.get_locked(&tree.tree, &key, lock, meet)? {
-                        Some(value) => {
-                            *out = value;
-                            true
-                        }
-                        None => false,
-                    },
-                };
-                if found { Ok(()) } else { Err(Fail::NotFound) }
-            })
-        })
-    }
+    value: &mut frond_buffer,
+) -> Done {
+    let (txn, tree) = (&txn.txn, &tree.0);
+    let (lock, if_locked) = (lock(row_lock)?, if_locked(when_locked)?);
+    value.fill(|out| match lock {
+        None => {
+            let options = ReadOptions { if_locked, ..ReadOptions::default() };
+            Ok(read(txn, (tree, key), &options, out)?.exists)
+        }
+        Some(lock) => {
+            let found = txn.get_locked(tree, key, lock, if_locked)?;
+            Ok(found.map(|value| *out = value).is_some())
+        }
+    })
 }
 
 /// Sets a value, whether the key exists or not. The row is locked until the transaction ends.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_put(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    key: *const u8,
-    key_length: usize,
-    value: *const u8,
-    value_length: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
-            let (key, value) =
-                (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
-            Ok(txn.txn.put(&tree.tree, key, value)?)
-        })
-    }
+#[api]
+fn frond_txn_put(txn: &frond_txn, tree: &frond_tree, key: &[u8], value: &[u8]) -> Done {
+    Ok(txn.txn.put(&tree.0, key, value)?)
 }
 
 /// Sets the value of a key that must not exist. FRD-1108 if it does; the transaction goes on.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_insert(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    key: *const u8,
-    key_length: usize,
-    value: *const u8,
-    value_length: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
-            let (key, value) =
-                (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
-            Ok(txn.txn.insert(&tree.tree, key, value)?)
-        })
-    }
+#[api]
+fn frond_txn_insert(txn: &frond_txn, tree: &frond_tree, key: &[u8], value: &[u8]) -> Done {
+    Ok(txn.txn.insert(&tree.0, key, value)?)
 }
 
 /// Sets the value of a key that the caller knows to be absent, without looking it up: for example,
 /// of a row whose number was just reserved. If the key did exist, a later delete may bring the
 /// older value back.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_put_absent(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    key: *const u8,
-    key_length: usize,
-    value: *const u8,
-    value_length: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
-            let (key, value) =
-                (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
-            Ok(txn.txn.put_absent(&tree.tree, key, value)?)
-        })
-    }
+#[api]
+fn frond_txn_put_absent(txn: &frond_txn, tree: &frond_tree, key: &[u8], value: &[u8]) -> Done {
+    Ok(txn.txn.put_absent(&tree.0, key, value)?)
 }
 
 /// Deletes a key, if it exists.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_delete(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    key: *const u8,
-    key_length: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
-            Ok(txn.txn.delete(&tree.tree, bytes(key, key_length, "the key")?)?)
-        })
-    }
+#[api]
+fn frond_txn_delete(txn: &frond_txn, tree: &frond_tree, key: &[u8]) -> Done {
+    Ok(txn.txn.delete(&tree.0, key)?)
 }
 
 /// Deletes all rows from `from` up to, but not including, `to`, including those that the
@@ -366,27 +232,14 @@ pub unsafe extern "C" fn frond_txn_delete(
 /// snapshot causes FRD-1107. The cost is that of its rows, one by one. Outside transactions,
 /// frond_batch_delete_range does it for the price of one row; to delete all rows of a tree, use
 /// frond_change_truncate.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_delete_range(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    from: *const u8,
-    from_length: usize,
-    to: *const u8,
-    to_length: usize,
-    rows: *mut u64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
-            let range = range((from, from_length), (to, to_length))?;
-            let deleted = txn.txn.delete_range(&tree.tree, range)?;
-            rows.as_mut().into_iter().for_each(|rows| *rows = deleted);
-            Ok(())
-        })
-    }
+#[api]
+fn frond_txn_delete_range(
+    txn: &frond_txn,
+    tree: &frond_tree,
+    range: Keys,
+    rows: Option<&mut u64>,
+) -> Done {
+    set(rows, txn.txn.delete_range(&tree.0, range)?)
 }
 
 /// Sets the value of an existing row in a commit of its own, within the transaction: others see it
@@ -402,29 +255,16 @@ pub unsafe extern "C" fn frond_txn_delete_range(
 /// A snapshot still shows the old value. At FROND_SNAPSHOT, a transaction that has a snapshot and
 /// writes the row itself, this one included, gets FRD-1107. FRD-1001 if the transaction has written
 /// the row itself, or is read-only: use another transaction then.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_put_autonomous(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    key: *const u8,
-    key_length: usize,
-    value: *const u8,
-    value_length: usize,
-    seqno: *mut u64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
-            let (key, value) =
-                (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
-            let committed = txn.txn.put_autonomous(&tree.tree, key, value)?;
-            let committed = committed.ok_or(Fail::NotFound)?;
-            seqno.as_mut().into_iter().for_each(|seqno| *seqno = committed.0);
-            Ok(())
-        })
-    }
+#[api]
+fn frond_txn_put_autonomous(
+    txn: &frond_txn,
+    tree: &frond_tree,
+    key: &[u8],
+    value: &[u8],
+    seqno: Option<&mut u64>,
+) -> Done {
+    let committed = txn.txn.put_autonomous(&tree.0, key, value)?;
+    set(seqno, committed.ok_or(Fail::NotFound)?.0)
 }
 
 /// Adds to an integer of 8 bytes, big-endian, with wraparound. A value of another length counts as
@@ -447,38 +287,23 @@ const _: () = assert!(
 
 /// Folds an operand into a value without reading it. `operation` is FROND_ADD, …, or the number of
 /// an operator of the program (frond_operator).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_merge(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    key: *const u8,
-    key_length: usize,
+#[api]
+fn frond_txn_merge(
+    txn: &frond_txn,
+    tree: &frond_tree,
+    key: &[u8],
     operation: u8,
-    operand: *const u8,
-    operand_length: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
-            let key = bytes(key, key_length, "the key")?;
-            let operand = bytes(operand, operand_length, "the operand")?;
-            Ok(txn.txn.merge(&tree.tree, key, operation, operand)?)
-        })
-    }
+    operand: &[u8],
+) -> Done {
+    Ok(txn.txn.merge(&tree.0, key, operation, operand)?)
 }
 
 /// Starts a statement, which ends where the next one starts. It can be rolled back as a whole.
 /// Scans that start in it see what the transaction had written before it, so it never meets its own
 /// writes. Reads of single rows see everything.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_begin_statement(
-    txn: *const frond_txn,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.begin_statement()?)) }
+#[api]
+fn frond_txn_begin_statement(txn: &frond_txn) -> Done {
+    Ok(txn.txn.begin_statement()?)
 }
 
 /// Starts a statement inside the current one, such as a statement of a function or a trigger: scans
@@ -486,96 +311,49 @@ pub unsafe extern "C" fn frond_txn_begin_statement(
 /// rolls back the outer statement with everything inside it, and at FROND_READ_COMMITTED plain
 /// reads keep the outer statement's snapshot. Substatements nest; end each with
 /// frond_txn_end_substatement. FRD-1001 outside of a statement.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_begin_substatement(
-    txn: *const frond_txn,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.begin_substatement()?)) }
+#[api]
+fn frond_txn_begin_substatement(txn: &frond_txn) -> Done {
+    Ok(txn.txn.begin_substatement()?)
 }
 
 /// Ends the innermost substatement: scans that start from now on see what those of the enclosing
 /// statement see. FRD-1001 if there is none, also after the outer statement has ended or was rolled
 /// back.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_end_substatement(
-    txn: *const frond_txn,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.end_substatement()?)) }
+#[api]
+fn frond_txn_end_substatement(txn: &frond_txn) -> Done {
+    Ok(txn.txn.end_substatement()?)
 }
 
 /// Releases the snapshot of a statement's plain reads at FROND_READ_COMMITTED. Meant for sessions
 /// that stay idle within a transaction, since the store must keep what others change for as long as
 /// the snapshot exists. Scans go on, and the statement can still be rolled back.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_end_statement(
-    txn: *const frond_txn,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.end_statement()?)) }
+#[api]
+fn frond_txn_end_statement(txn: &frond_txn) -> Done {
+    Ok(txn.txn.end_statement()?)
 }
 
 /// Rolls back what was written since the statement started, and forgets savepoints that were set in
 /// it. Costs time proportional to what is rolled back. Rows stay locked.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_rollback_statement(
-    txn: *const frond_txn,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.rollback_statement()?)) }
+#[api]
+fn frond_txn_rollback_statement(txn: &frond_txn) -> Done {
+    Ok(txn.txn.rollback_statement()?)
 }
 
 /// Sets a savepoint to roll back to; `number` receives its number. Savepoints nest.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_savepoint(
-    txn: *mut frond_txn,
-    number: *mut u64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let number = given_mut(number, "the place for the number")?;
-            *number = given(txn, "the transaction")?.txn.savepoint()?.number();
-            Ok(())
-        })
-    }
+#[api]
+fn frond_txn_savepoint(txn: &mut frond_txn, number: &mut u64) -> Done {
+    set(number, txn.txn.savepoint()?.number())
 }
 
 /// Rolls back what was written since a savepoint, which stays. Costs time proportional to what is
 /// rolled back. Rows stay locked.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_rollback_to(
-    txn: *mut frond_txn,
-    number: u64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let txn = &given(txn, "the transaction")?.txn;
-            Ok(txn.rollback_to(&txn.savepoint_of(number))?)
-        })
-    }
+#[api]
+fn frond_txn_rollback_to(txn: &mut frond_txn, number: u64) -> Done {
+    Ok(txn.txn.rollback_to(&txn.txn.savepoint_of(number))?)
 }
 
 /// Forgets a savepoint, and those set after it; what was written stays.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_release(
-    txn: *mut frond_txn,
-    number: u64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let txn = &given(txn, "the transaction")?.txn;
-            Ok(txn.release(&txn.savepoint_of(number))?)
-        })
-    }
+#[api]
+fn frond_txn_release(txn: &mut frond_txn, number: u64) -> Done {
+    Ok(txn.txn.release(&txn.txn.savepoint_of(number))?)
 }

@@ -5,51 +5,26 @@ use std::ffi::c_void;
 
 use frond::{Interrupter, LockHooks, LockParty};
 
-use crate::{
-    bytes::{give, given, take_back},
-    error::{call, frond_error},
-    store::frond_db,
-    txn::frond_txn,
-};
+use crate::{bytes::*, error::*, store::frond_db, txn::frond_txn};
 
 /// An interrupter: cancels one transaction, or all operations that it was set on, from any thread.
 /// It may outlive them.
-pub struct frond_interrupter {
-    pub(crate) interrupter: Interrupter,
-}
+pub struct frond_interrupter(pub(crate) Interrupter);
 
 /// Returns the interrupter of a transaction, with which another thread can cancel its calls. Get it
 /// before calls that wait.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_interrupter(
-    txn: *const frond_txn,
-    interrupter: *mut *mut frond_interrupter,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`, here and below.
-    unsafe {
-        call(error, || {
-            give(interrupter, || {
-                let txn = &given(txn, "the transaction")?.txn;
-                Ok(frond_interrupter { interrupter: txn.interrupter()? })
-            })
-        })
-    }
+#[api]
+fn frond_txn_interrupter(txn: &frond_txn, interrupter: New<frond_interrupter>) -> Done {
+    interrupter.give(frond_interrupter(txn.txn.interrupter()?))
 }
 
 /// Interrupts a transaction: its current call ends with FRD-1106 if it waits or scans rows, and so
 /// do all later calls until frond_txn_clear_interrupt. Other operations that the interrupter was
 /// set on (frond_cursor_set_interrupter and others) end likewise. Never waits; does nothing if the
 /// transaction is over. Null is allowed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_interrupt(interrupter: *const frond_interrupter) {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(std::ptr::null_mut(), || {
-            given(interrupter, "what it is stopped by")?.interrupter.interrupt();
-            Ok(())
-        });
-    }
+#[api]
+fn frond_interrupt(interrupter: Option<&frond_interrupter>) {
+    interrupter.inspect(|given| given.0.interrupt());
 }
 
 /// Makes an interrupter that belongs to no transaction (frond_interrupter_new) cancel this one,
@@ -57,69 +32,42 @@ pub unsafe extern "C" fn frond_interrupt(interrupter: *const frond_interrupter) 
 /// its transactions in turn; the interrupter cancels only the last of them. If it was interrupted
 /// before and not cleared since, the transaction is interrupted at once; frond_interrupter_clear
 /// lets it go on.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_set_interrupter(
-    txn: *const frond_txn,
-    interrupter: *const frond_interrupter,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let session = &given(interrupter, "what it is stopped by")?.interrupter;
-            Ok(given(txn, "the transaction")?.txn.set_interrupter(session)?)
-        })
-    }
+#[api]
+fn frond_txn_set_interrupter(txn: &frond_txn, interrupter: &frond_interrupter) -> Done {
+    Ok(txn.txn.set_interrupter(&interrupter.0)?)
 }
 
 /// Releases an interrupter. Null is allowed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_interrupter_free(interrupter: *mut frond_interrupter) {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(std::ptr::null_mut(), || take_back(interrupter, "what it is stopped by").map(drop))
-    };
+#[api]
+fn frond_interrupter_free(interrupter: Option<Owned<frond_interrupter>>) {
+    drop(interrupter.map(Owned::take));
 }
 
 /// Clears the interrupt of a transaction, so that its calls can go on.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_clear_interrupt(
-    txn: *const frond_txn,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            given(txn, "the transaction")?.txn.clear_interrupt();
-            Ok(())
-        })
-    }
+#[api]
+fn frond_txn_clear_interrupt(txn: &frond_txn) {
+    txn.txn.clear_interrupt();
 }
 
 /// A transaction that takes part in a lock wait. Valid during the callback that receives it.
-pub struct frond_party {
-    party: LockParty,
-}
+pub struct frond_party(LockParty);
 
 /// Returns the number of the transaction; 0 if `party` is null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_party_id(party: *const frond_party) -> u64 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { party.as_ref() }.map_or(0, |party| party.party.id())
+#[api]
+fn frond_party_id(party: Option<&frond_party>) -> u64 {
+    party.map_or(0, |party| party.0.id())
 }
 
 /// Returns the tag of the transaction.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_party_tag(party: *const frond_party) -> u64 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { party.as_ref() }.map_or(0, |party| party.party.tag())
+#[api]
+fn frond_party_tag(party: Option<&frond_party>) -> u64 {
+    party.map_or(0, |party| party.0.tag())
 }
 
 /// Interrupts the transaction, as frond_interrupt does.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_party_interrupt(party: *const frond_party) {
-    // SAFETY: see `bytes.rs`.
-    unsafe { party.as_ref() }.inspect(|party| party.party.interrupt());
+#[api]
+fn frond_party_interrupt(party: Option<&frond_party>) {
+    party.inspect(|party| party.0.interrupt());
 }
 
 /// Callbacks for lock waits; each may be null. They are called by waiting threads, several at once,
@@ -167,7 +115,7 @@ unsafe impl Send for frond_lock_hooks {}
 unsafe impl Sync for frond_lock_hooks {}
 
 fn told(party: &LockParty) -> frond_party {
-    frond_party { party: party.clone() }
+    frond_party(party.clone())
 }
 
 impl LockHooks for frond_lock_hooks {
@@ -198,27 +146,16 @@ pub type frond_synced = Option<unsafe extern "C" fn(cookie: *mut c_void)>;
 /// Calls `tell` with `cookie`, on a thread of the store, once every commit sequenced so far is
 /// durable: within one second, and at the latest before frond_close returns. It is never called if
 /// the store has stopped. `tell` must not call the library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_when_synced(
-    db: *const frond_db,
-    tell: frond_synced,
-    cookie: *mut c_void,
-    error: *mut frond_error,
-) -> i32 {
+#[api]
+fn frond_when_synced(db: &frond_db, tell: frond_synced, cookie: *mut c_void) -> Done {
     struct Cookie(*mut c_void);
     // SAFETY: the caller promises that the store's thread may use the cookie.
     unsafe impl Send for Cookie {}
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let tell = tell.ok_or_else(|| crate::error::misuse("the callback is null"))?;
-            let cookie = Cookie(cookie);
-            given(db, "the store")?.db.when_synced(move || {
-                let Cookie(cookie) = { cookie };
-                // SAFETY: the caller's function, with the cookie given with it.
-                tell(cookie)
-            })?;
-            Ok(())
-        })
-    }
+    let (tell, cookie) = (callback(tell)?, Cookie(cookie));
+    db.0.when_synced(move || {
+        let Cookie(cookie) = { cookie };
+        // SAFETY: the caller's function, with the cookie given with it.
+        unsafe { tell(cookie) }
+    })?;
+    Ok(())
 }

@@ -2,11 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use crate::{
-    bytes::{frond_buffer, given, given_mut, text},
-    error::{Fail, call, frond_error, misuse},
-    store::{frond_db, frond_line, tell_lines},
-};
+use crate::{bytes::*, error::*, store::*};
 
 /// Duration of commits, from the call to its return. If commits wait for no disk, about one in
 /// sixteen is timed.
@@ -20,79 +16,34 @@ pub const FROND_LOCK_WAITS: i32 = 3;
 /// how much it has written, and as of which commit it reads. Includes snapshots that belong to no
 /// transaction. A transaction that holds neither, because it has done nothing yet or is between two
 /// statements at FROND_READ_COMMITTED, is not reported.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_transactions(
-    db: *const frond_db,
-    tell: frond_line,
-    context: *mut c_void,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`, here and below.
-    unsafe {
-        call(error, || {
-            let live = given(db, "the store")?.db.transactions();
-            tell_lines(tell, context, live.into_iter().map(|one| one.to_string()))
-        })
-    }
+#[api]
+fn frond_transactions(db: &frond_db, tell: frond_line, context: *mut c_void) -> Done {
+    tell_lines(tell, context, db.0.transactions().iter().map(ToString::to_string))
 }
 
 /// Reports the calls that currently wait for locks, one line each: the waiter, the tree, the start
 /// of the key (in quotes), and the holder. Other waits are not reported: for batches that are being
 /// committed before a transaction's first lock, for background work that has fallen behind, and for
 /// space in memory, in the log or on disk.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_lock_waits(
-    db: *const frond_db,
-    tell: frond_line,
-    context: *mut c_void,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let waits = given(db, "the store")?.db.lock_waits();
-            tell_lines(tell, context, waits.into_iter().map(|wait| wait.to_string()))
-        })
-    }
+#[api]
+fn frond_lock_waits(db: &frond_db, tell: frond_line, context: *mut c_void) -> Done {
+    tell_lines(tell, context, db.0.lock_waits().iter().map(ToString::to_string))
 }
 
 /// Describes the last deadlock in words, with the names of trees and the starts of keys.
 /// FROND_NOT_FOUND if there was none.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_last_deadlock(
-    db: *const frond_db,
-    words: *mut frond_buffer,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (db, words) = (&given(db, "the store")?.db, given_mut(words, "the buffer")?);
-            let last = db.last_deadlock().ok_or(Fail::NotFound)?;
-            words.copy(last.to_string().as_bytes());
-            Ok(())
-        })
-    }
+#[api]
+fn frond_last_deadlock(db: &frond_db, words: &mut frond_buffer) -> Done {
+    let last = db.0.last_deadlock().ok_or(Fail::NotFound)?;
+    words.copy(last.to_string().as_bytes());
+    Ok(())
 }
 
 /// Returns one of the numbers that `frond stats` prints: counters and sizes. FROND_NOT_FOUND if
 /// there is no such name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_stat(
-    db: *const frond_db,
-    name: *const c_char,
-    value: *mut u64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (db, name) = (&given(db, "the store")?.db, text(name, "the name")?);
-            let value = given_mut(value, "the place for the number")?;
-            *value = db.stats().get(name).ok_or(Fail::NotFound)?;
-            Ok(())
-        })
-    }
+#[api]
+fn frond_stat(db: &frond_db, name: &str, value: &mut u64) -> Done {
+    set(value, db.0.stats().get(name).ok_or(Fail::NotFound)?)
 }
 
 /// Callback that receives a number and its name, which is terminated by a zero byte.
@@ -101,58 +52,39 @@ pub type frond_number =
     Option<unsafe extern "C" fn(context: *mut c_void, name: *const c_char, value: u64)>;
 
 /// Reports all numbers that `frond stats` prints, in a fixed order.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_stats(
-    db: *const frond_db,
-    tell: frond_number,
-    context: *mut c_void,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let stats = given(db, "the store")?.db.stats();
-            let tell = tell.ok_or_else(|| misuse("the callback is null"))?;
-            for (name, value) in stats.iter() {
-                let name = format!("{name}\0");
-                // SAFETY: the caller's function; the name is valid until it returns.
-                tell(context, name.as_ptr().cast(), value);
-            }
-            Ok(())
-        })
+#[api]
+fn frond_stats(db: &frond_db, tell: frond_number, context: *mut c_void) -> Done {
+    let tell = callback(tell)?;
+    for (name, value) in db.0.stats().iter() {
+        let name = format!("{name}\0");
+        // SAFETY: the caller's function; the name is valid until it returns.
+        unsafe { tell(context, name.as_ptr().cast(), value) };
     }
+    Ok(())
 }
 
 /// Returns latencies since the store was opened; `what` is FROND_COMMITS, …. `count` receives how
 /// many were timed. `nanos` receives the time that `per_mille` of a thousand of them did not
 /// exceed, at most an eighth too long: 500 asks for the median, 1000 for the longest. Both may be
 /// null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_times(
-    db: *const frond_db,
+#[api]
+fn frond_times(
+    db: &frond_db,
     what: i32,
     per_mille: u32,
-    count: *mut u64,
-    nanos: *mut u64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let stats = given(db, "the store")?.db.stats();
-            let times = match what {
-                FROND_COMMITS => stats.commits,
-                FROND_SYNC_WAITS => stats.sync_waits,
-                FROND_LOCK_WAITS => stats.lock_waits,
-                other => return Err(misuse(format!("unknown latency histogram {other}"))),
-            };
-            if per_mille > 1000 {
-                return Err(misuse(format!("{per_mille} of a thousand")));
-            }
-            count.as_mut().into_iter().for_each(|count| *count = times.count());
-            let time = u64::try_from(times.per_mille(per_mille).as_nanos()).unwrap_or(u64::MAX);
-            nanos.as_mut().into_iter().for_each(|nanos| *nanos = time);
-            Ok(())
-        })
+    count: Option<&mut u64>,
+    nanos: Option<&mut u64>,
+) -> Done {
+    let stats = db.0.stats();
+    let times = match what {
+        FROND_COMMITS => stats.commits,
+        FROND_SYNC_WAITS => stats.sync_waits,
+        FROND_LOCK_WAITS => stats.lock_waits,
+        other => return Err(misuse(format!("unknown latency histogram {other}"))),
+    };
+    if per_mille > 1000 {
+        return Err(misuse(format!("{per_mille} of a thousand")));
     }
+    set(count, times.count())?;
+    set(nanos, u64::try_from(times.per_mille(per_mille).as_nanos()).unwrap_or(u64::MAX))
 }

@@ -2,12 +2,7 @@
 
 use frond::TreeLock;
 
-use crate::{
-    bytes::given,
-    error::{call, frond_error, misuse},
-    store::frond_tree,
-    txn::{frond_txn, if_locked},
-};
+use crate::{bytes::*, error::*, store::frond_tree, txn::*};
 
 /// Rows of the tree will be locked shared; every locking read takes this lock by itself. Conflicts
 /// with FROND_TREE_EXCLUSIVE.
@@ -28,26 +23,14 @@ pub const FROND_TREE_SHARED_INTENT_EXCLUSIVE: i32 = 5;
 /// transaction keeps the lock. `mode` is FROND_TREE_SHARED, …. `when_locked` is FROND_WAIT, or
 /// FROND_NO_WAIT for FRD-1105 if another transaction holds a conflicting lock. Plain reads are not
 /// affected.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_lock_tree(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    mode: i32,
-    when_locked: i32,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
-            let lock = match mode {
-                FROND_TREE_INTENT_SHARED => TreeLock::IntentShared,
-                FROND_TREE_INTENT_EXCLUSIVE => TreeLock::IntentExclusive,
-                FROND_TREE_SHARED => TreeLock::Shared,
-                FROND_TREE_EXCLUSIVE => TreeLock::Exclusive,
-                other => return Err(misuse(format!("unknown tree lock {other}"))),
-            };
-            Ok(txn.txn.lock_tree(&tree.tree, lock, if_locked(when_locked)?)?)
-        })
-    }
+#[api]
+fn frond_txn_lock_tree(txn: &frond_txn, tree: &frond_tree, mode: i32, when_locked: i32) -> Done {
+    let lock = match mode {
+        FROND_TREE_INTENT_SHARED => TreeLock::IntentShared,
+        FROND_TREE_INTENT_EXCLUSIVE => TreeLock::IntentExclusive,
+        FROND_TREE_SHARED => TreeLock::Shared,
+        FROND_TREE_EXCLUSIVE => TreeLock::Exclusive,
+        other => return Err(misuse(format!("unknown tree lock {other}"))),
+    };
+    Ok(txn.txn.lock_tree(&tree.0, lock, if_locked(when_locked)?)?)
 }

@@ -1,13 +1,49 @@
 //! Tests that the header in the repository is generated from the sources. `FROND_WRITE_HEADER=1`
 //! writes it.
 
+#[path = "../../frond-c-macro/src/expand.rs"]
+mod expand;
+
 use std::path::Path;
+
+use syn::Item;
+
+/// A module with those inside it, and functions of the API as they are in C.
+fn expanded(file: &Path) -> Vec<Item> {
+    let mut items = syn::parse_file(&std::fs::read_to_string(file).unwrap()).unwrap().items;
+    for item in &mut items {
+        match item {
+            Item::Mod(inner) if inner.content.is_none() => {
+                let folder = match file.file_stem().unwrap().to_str().unwrap() {
+                    "lib" | "mod" => file.parent().unwrap().to_owned(),
+                    _ => file.with_extension(""),
+                };
+                let name = inner.ident.to_string();
+                let found = [folder.join(&name).join("mod.rs"), folder.join(name + ".rs")];
+                let inside = expanded(found.iter().find(|file| file.exists()).unwrap());
+                inner.content = Some((Default::default(), inside));
+            }
+            Item::Fn(function) => {
+                let before = function.attrs.len();
+                function.attrs.retain(|attribute| !attribute.path().is_ident("api"));
+                if function.attrs.len() < before {
+                    *item = syn::parse2(expand::expand(function.clone()).unwrap()).unwrap();
+                }
+            }
+            _ => {}
+        }
+    }
+    items
+}
 
 /// The header generated from the current sources.
 fn made() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
-    let made = cbindgen::Builder::new().with_crate(root).with_config(config).generate().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (source, items) = (dir.path().join("frond_c.rs"), expanded(&root.join("src/lib.rs")));
+    std::fs::write(&source, quote::quote!(#(#items)*).to_string()).unwrap();
+    let made = cbindgen::Builder::new().with_src(source).with_config(config).generate().unwrap();
     let mut text = Vec::new();
     made.write(&mut text);
     String::from_utf8(text).unwrap()

@@ -41,6 +41,7 @@ const PEOPLE: &[&str] = &["people", "person", "someone", "user", "users"];
 
 /// The places where `unsafe` may be, and why each needs it.
 const UNSAFE: &[(&str, &str)] = &[
+    ("crates/frond-c-macro/src/expand.rs", "C functions around Rust functions"),
     ("crates/frond-c/src/", "pointers that C gives and takes"),
     ("crates/frond/src/cache/slab.rs", "memory from the system"),
     ("crates/frond/src/cache/spans/mod.rs", "the same, cut into spans"),

@@ -7,20 +7,14 @@
 mod batch;
 mod walk;
 
-use std::{ops::Bound, time::Duration};
+use std::time::Duration;
 
 use frond::{Cursor, Isolation, Projection, ReadOptions, TemporaryTree};
 
 use batch::{Batch, Place};
-use walk::{OwnedCursor, Seek, TemporaryCursor, Walk};
+use walk::{OwnedCursor, Seek, TemporaryCursor, Walk, with};
 
-use crate::{
-    bytes::{bytes, bytes_or_none, give, given, given_mut, take_back},
-    error::{Fail, call, frond_error, misuse},
-    read_as::{frond_read_options, read_options, wait},
-    store::frond_tree,
-    txn::{frond_txn, if_locked, lock},
-};
+use crate::{bytes::*, error::*, read_as::*, store::frond_tree, txn::*};
 
 /// Rows of the first batch if the caller does not say, and the maximum of later ones. The first has
 /// as many as the engine fetches at once, so they are returned without a copy.
@@ -87,10 +81,7 @@ impl frond_cursor {
     }
 
     /// Makes a cursor over a temporary tree.
-    pub(crate) fn of_temporary(
-        tree: TemporaryTree,
-        range: (Bound<&[u8]>, Bound<&[u8]>),
-    ) -> Result<Self, Fail> {
+    pub(crate) fn of_temporary(tree: TemporaryTree, range: Keys<'_>) -> Done<Self> {
         let owned = TemporaryCursor::try_new(tree, |tree| tree.scan(range))?;
         Ok(Self::new(Walk::OfTemporary(owned), false))
     }
@@ -99,9 +90,9 @@ impl frond_cursor {
     fn of_txn(
         txn: &frond_txn,
         tree: &frond::Tree,
-        range: (Bound<&[u8]>, Bound<&[u8]>),
+        range: Keys<'_>,
         options: &ReadOptions<'_>,
-    ) -> Result<Self, Fail> {
+    ) -> Done<Self> {
         let locks_all = txn.txn.isolation() == Isolation::Serializable && !txn.is_read_only;
         let locks = options.lock.is_some() || locks_all;
         let owned =
@@ -122,7 +113,7 @@ impl frond_cursor {
 
     /// Fetches a batch. An error after some rows is returned by the next call in this direction;
     /// but at once if it ended the transaction, since those rows are no longer locked.
-    fn fetch(&mut self, forward: bool, wanted: usize) -> Result<(), Fail> {
+    fn fetch(&mut self, forward: bool, wanted: usize) -> Done {
         let Self { walk, batch, next_rows, locks, met, .. } = self;
         batch.clear();
         self.forward = forward;
@@ -165,7 +156,7 @@ impl frond_cursor {
 
 impl frond_cursor {
     /// Locks the last row returned and reads it again; it becomes the only row of the batch.
-    fn relock(&mut self, wait: Option<Duration>) -> Result<(), Fail> {
+    fn relock(&mut self, wait: Option<Duration>) -> Done {
         let Self { walk, batch, .. } = self;
         batch.clear();
         let memory = &mut batch.memory;
@@ -175,14 +166,22 @@ impl frond_cursor {
         Ok(())
     }
 
+    /// Returns the rows of the batch, unless it was not fetched.
+    fn give(&self, fetched: Done, rows: &mut frond_rows) -> Done {
+        *rows = frond_rows { rows: std::ptr::null(), count: 0 };
+        fetched?;
+        let found = self.batch.rows();
+        set(rows, frond_rows { rows: found.as_ptr(), count: found.len() })
+    }
+
     /// Whether the walk would still return a row of the batch.
-    fn is_current(&self, row: usize) -> Result<bool, Fail> {
+    fn is_current(&self, row: usize) -> Done<bool> {
         let key = self.batch.key(row, self.forward);
         self.walk.still_gives(key.ok_or_else(|| misuse("the batch has no such row"))?)
     }
 
     /// Continues with another range, from its first row.
-    fn set_range(&mut self, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<(), Fail> {
+    fn set_range(&mut self, range: Keys<'_>) -> Done {
         self.met = None;
         self.walk.set_range(range)?;
         self.next_rows = FIRST_ROWS;
@@ -190,127 +189,51 @@ impl frond_cursor {
     }
 }
 
-/// The bounds of a range: the first key in it, and the first key after it; null for no bound.
-pub(crate) unsafe fn range<'a>(
-    (from, from_length): (*const u8, usize),
-    (to, to_length): (*const u8, usize),
-) -> Result<(Bound<&'a [u8]>, Bound<&'a [u8]>), Fail> {
-    // SAFETY: see `bytes.rs`, here and below.
-    unsafe {
-        let low = bytes_or_none(from, from_length, "the range's begin")?;
-        let high = bytes_or_none(to, to_length, "the range's end")?;
-        Ok((
-            low.map_or(Bound::Unbounded, Bound::Included),
-            high.map_or(Bound::Unbounded, Bound::Excluded),
-        ))
-    }
-}
-
 /// Opens a cursor over the keys from `from` up to, but not including, `to`, before its first row. A
 /// null bound means from the first key, or to the last. It sees what is committed now.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_scan(
-    tree: *const frond_tree,
-    from: *const u8,
-    from_length: usize,
-    to: *const u8,
-    to_length: usize,
-    cursor: *mut *mut frond_cursor,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            give(cursor, || {
-                let range = range((from, from_length), (to, to_length))?;
-                let walk = given(tree, "the tree")?.tree.scan(range)?;
-                Ok(frond_cursor::plain(walk))
-            })
-        })
-    }
+#[api]
+fn frond_scan(tree: &frond_tree, range: Keys, cursor: New<frond_cursor>) -> Done {
+    cursor.give(frond_cursor::plain(tree.0.scan(range)?))
 }
 
 /// Opens a cursor like frond_scan, over what the transaction sees, including its own writes so far
 /// or, within a statement, from before the statement. With `row_lock`, the cursor locks each row
 /// that it returns, and at FROND_REPEATABLE_READ and FROND_SERIALIZABLE also the gaps that it
 /// passes. Release the cursor before the transaction ends.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_scan(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    from: *const u8,
-    from_length: usize,
-    to: *const u8,
-    to_length: usize,
+#[api]
+fn frond_txn_scan(
+    txn: &frond_txn,
+    tree: &frond_tree,
+    range: Keys,
     row_lock: i32,
     when_locked: i32,
-    cursor: *mut *mut frond_cursor,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            give(cursor, || {
-                let range = range((from, from_length), (to, to_length))?;
-                let lock = lock(row_lock)?;
-                let options =
-                    ReadOptions { lock, if_locked: if_locked(when_locked)?, ..Default::default() };
-                let tree = &given(tree, "the tree")?.tree;
-                frond_cursor::of_txn(given(txn, "the transaction")?, tree, range, &options)
-            })
-        })
-    }
+    cursor: New<frond_cursor>,
+) -> Done {
+    let (lock, if_locked) = (lock(row_lock)?, if_locked(when_locked)?);
+    let options = ReadOptions { lock, if_locked, ..Default::default() };
+    cursor.give(frond_cursor::of_txn(txn, &tree.0, range, &options)?)
 }
 
 /// Opens a cursor like frond_txn_scan, with all options of a read. `with_last` has no effect here.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_read_range(
-    txn: *const frond_txn,
-    tree: *const frond_tree,
-    from: *const u8,
-    from_length: usize,
-    to: *const u8,
-    to_length: usize,
-    options: *const frond_read_options,
-    cursor: *mut *mut frond_cursor,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            give(cursor, || {
-                let range = range((from, from_length), (to, to_length))?;
-                let options = read_options(options)?;
-                let tree = &given(tree, "the tree")?.tree;
-                frond_cursor::of_txn(given(txn, "the transaction")?, tree, range, &options)
-            })
-        })
-    }
+#[api]
+fn frond_txn_read_range(
+    txn: &frond_txn,
+    tree: &frond_tree,
+    range: Keys,
+    options: Option<&frond_read_options>,
+    cursor: New<frond_cursor>,
+) -> Done {
+    cursor.give(frond_cursor::of_txn(txn, &tree.0, range, &read_options(options)?)?)
 }
 
 /// Locks the row that the cursor returned last, as the cursor locks rows, and reads its latest
 /// version: `rows` receives this row only. Meant for a row that is wanted and not `locked`.
 /// FROND_NOT_FOUND if it was deleted; it is locked even so. Waits for the holder of the row for
 /// `wait_ms` milliseconds; below 0, as long as the cursor does. The cursor stays where it is.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_cursor_relock(
-    cursor: *mut frond_cursor,
-    wait_ms: i64,
-    rows: *mut frond_rows,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let out = given_mut(rows, "the place for rows")?;
-            *out = frond_rows { rows: std::ptr::null(), count: 0 };
-            let cursor = given_mut(cursor, "the cursor")?;
-            cursor.relock(wait(wait_ms))?;
-            *out =
-                frond_rows { rows: cursor.batch.rows().as_ptr(), count: cursor.batch.rows().len() };
-            Ok(())
-        })
-    }
+#[api]
+fn frond_cursor_relock(cursor: &mut frond_cursor, wait_ms: i64, rows: &mut frond_rows) -> Done {
+    let locked = cursor.relock(wait(wait_ms));
+    cursor.give(locked, rows)
 }
 
 /// Returns the next rows, up to `rows_max`. With 0, the cursor chooses: a few at first and then
@@ -322,48 +245,17 @@ pub unsafe extern "C" fn frond_cursor_relock(
 /// The rows are as of this call: if the transaction itself changes or deletes one of them later,
 /// the batch still has it as it was. A scan that may delete rows ahead of itself must ask for one
 /// row per call, or call frond_cursor_is_current before it uses a row.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_cursor_next(
-    cursor: *mut frond_cursor,
-    rows_max: usize,
-    rows: *mut frond_rows,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { step(cursor, true, rows_max, rows, error) }
+#[api]
+fn frond_cursor_next(cursor: &mut frond_cursor, rows_max: usize, rows: &mut frond_rows) -> Done {
+    let fetched = cursor.fetch(true, rows_max);
+    cursor.give(fetched, rows)
 }
 
 /// Returns the previous rows, like frond_cursor_next, in descending order from the nearest.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_cursor_prev(
-    cursor: *mut frond_cursor,
-    rows_max: usize,
-    rows: *mut frond_rows,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe { step(cursor, false, rows_max, rows, error) }
-}
-
-unsafe fn step(
-    cursor: *mut frond_cursor,
-    forward: bool,
-    rows_max: usize,
-    out: *mut frond_rows,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let out = given_mut(out, "the place for rows")?;
-            *out = frond_rows { rows: std::ptr::null(), count: 0 };
-            let cursor = given_mut(cursor, "the cursor")?;
-            cursor.fetch(forward, rows_max)?;
-            *out =
-                frond_rows { rows: cursor.batch.rows().as_ptr(), count: cursor.batch.rows().len() };
-            Ok(())
-        })
-    }
+#[api]
+fn frond_cursor_prev(cursor: &mut frond_cursor, rows_max: usize, rows: &mut frond_rows) -> Done {
+    let fetched = cursor.fetch(false, rows_max);
+    cursor.give(fetched, rows)
 }
 
 /// Tells whether the cursor would still return a row of its last batch (`row`: 0 is the first).
@@ -378,108 +270,44 @@ unsafe fn step(
 /// started, however its batches are fetched: a changed row is current, as it was. Rows of a cursor
 /// that belongs to no transaction are always current. While the transaction has written nothing to
 /// the tree since the batch was fetched, this costs one look at a counter. The batch stays valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_cursor_is_current(
-    cursor: *const frond_cursor,
-    row: usize,
-    is_current: *mut bool,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let out = given_mut(is_current, "the place for the answer")?;
-            *out = false;
-            *out = given(cursor, "the cursor")?.is_current(row)?;
-            Ok(())
-        })
-    }
+#[api]
+fn frond_cursor_is_current(cursor: &frond_cursor, row: usize, is_current: &mut bool) -> Done {
+    *is_current = false;
+    set(is_current, cursor.is_current(row)?)
 }
 
 /// Moves the cursor to another range of its tree, before the first row there: from `from` up to,
 /// but not including, `to`. A null bound means from the first key, or to the last. What it sees and
 /// locks is as before; this costs less than another cursor. FRD-1001 for a cursor that belongs to
 /// no transaction.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_cursor_range(
-    cursor: *mut frond_cursor,
-    from: *const u8,
-    from_length: usize,
-    to: *const u8,
-    to_length: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let range = range((from, from_length), (to, to_length))?;
-            given_mut(cursor, "the cursor")?.set_range(range)
-        })
-    }
+#[api]
+fn frond_cursor_range(cursor: &mut frond_cursor, range: Keys) -> Done {
+    cursor.set_range(range)
 }
 
 /// Moves the cursor to a key: the next row is the first at or above it, the previous one the last
 /// below it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_cursor_seek(
-    cursor: *mut frond_cursor,
-    key: *const u8,
-    key_length: usize,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let key = bytes(key, key_length, "the key")?;
-            given_mut(cursor, "the cursor")?.go(Seek::Key(key));
-            Ok(())
-        })
-    }
+#[api]
+fn frond_cursor_seek(cursor: &mut frond_cursor, key: &[u8]) {
+    cursor.go(Seek::Key(key));
 }
 
 /// Moves the cursor before the first row.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_cursor_seek_first(
-    cursor: *mut frond_cursor,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            given_mut(cursor, "the cursor")?.go(Seek::First);
-            Ok(())
-        })
-    }
+#[api]
+fn frond_cursor_seek_first(cursor: &mut frond_cursor) {
+    cursor.go(Seek::First);
 }
 
 /// Moves the cursor after the last row.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_cursor_seek_last(
-    cursor: *mut frond_cursor,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            given_mut(cursor, "the cursor")?.go(Seek::Last);
-            Ok(())
-        })
-    }
+#[api]
+fn frond_cursor_seek_last(cursor: &mut frond_cursor) {
+    cursor.go(Seek::Last);
 }
 
 impl frond_cursor {
     /// Returns only these parts of values from now on.
-    pub(crate) fn project(&mut self, projection: &Projection) -> Result<(), Fail> {
-        match &mut self.walk {
-            Walk::Plain(cursor) => cursor.set_projection(projection)?,
-            Walk::OfTxn(owned) => {
-                owned.with_dependent_mut(|_, cursor| cursor.set_projection(projection))?
-            }
-            Walk::OfTemporary(owned) => {
-                owned.with_dependent_mut(|_, cursor| cursor.set_projection(projection))?;
-            }
-        }
-        Ok(())
+    pub(crate) fn project(&mut self, projection: &Projection) -> Done {
+        Ok(with!(&mut self.walk, cursor => cursor.set_projection(projection))?)
     }
 
     fn go(&mut self, to: Seek<'_>) {
@@ -490,8 +318,7 @@ impl frond_cursor {
 }
 
 /// Releases a cursor. Null is allowed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_cursor_free(cursor: *mut frond_cursor) {
-    // SAFETY: see `bytes.rs`.
-    unsafe { call(std::ptr::null_mut(), || take_back(cursor, "the cursor").map(drop)) };
+#[api]
+fn frond_cursor_free(cursor: Option<Owned<frond_cursor>>) {
+    drop(cursor.map(Owned::take));
 }

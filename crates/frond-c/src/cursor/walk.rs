@@ -1,11 +1,11 @@
 //! What a cursor reads: committed rows, a transaction's view of them, or a temporary tree.
 
-use std::{ops::Bound, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use frond::{Cursor, TemporaryTree, Txn, TxnCursor};
 
 use super::batch::Place;
-use crate::error::{Fail, misuse};
+use crate::{bytes::Keys, error::*};
 
 /// The engine's cursor under a cursor of the API.
 pub(super) enum Walk {
@@ -30,6 +30,21 @@ self_cell::self_cell!(
     }
 );
 
+/// Does one thing with the engine's cursor, or another if that belongs to nothing.
+macro_rules! with {
+    ($walk:expr, $cursor:ident => $does:expr) => {
+        with!($walk, $cursor => $does, $cursor => $does)
+    };
+    ($walk:expr, $cursor:ident => $does:expr, $plain:pat => $other:expr) => {
+        match $walk {
+            Walk::Plain($plain) => $other,
+            Walk::OfTxn(owned) => owned.with_dependent_mut(|_, $cursor| $does),
+            Walk::OfTemporary(owned) => owned.with_dependent_mut(|_, $cursor| $does),
+        }
+    };
+}
+pub(super) use with;
+
 impl Walk {
     /// The next row, forward or backward, stored by `take`; `None` at the end.
     pub(super) fn step(
@@ -37,18 +52,10 @@ impl Walk {
         forward: bool,
         take: impl FnOnce(&[u8], &[u8]) -> Place,
     ) -> Result<Option<Place>, frond::Error> {
-        match self {
-            Self::Plain(cursor) => {
-                let row = if forward { cursor.next()? } else { cursor.prev()? };
-                Ok(row.map(|(key, value)| take(key, value)))
-            }
-            Self::OfTxn(owned) => {
-                owned.with_dependent_mut(|_, cursor| step_of(cursor, forward, take))
-            }
-            Self::OfTemporary(owned) => {
-                owned.with_dependent_mut(|_, cursor| step_of(cursor, forward, take))
-            }
-        }
+        with!(self, cursor => step_of(cursor, forward, take), cursor => {
+            let row = if forward { cursor.next()? } else { cursor.prev()? };
+            Ok(row.map(|(key, value)| take(key, value)))
+        })
     }
 
     /// Locks the last row returned, and reads it again; `None` if it is gone.
@@ -56,7 +63,7 @@ impl Walk {
         &mut self,
         wait: Option<Duration>,
         take: impl FnOnce(&[u8], &[u8]) -> Place,
-    ) -> Result<Option<Place>, Fail> {
+    ) -> Done<Option<Place>> {
         match self {
             Self::OfTxn(owned) => owned.with_dependent_mut(|_, cursor| {
                 let row = cursor.relock(wait)?;
@@ -77,44 +84,22 @@ impl Walk {
     }
 
     pub(super) fn seek(&mut self, to: Seek<'_>) {
-        match self {
-            Self::Plain(cursor) => match to {
-                Seek::Key(key) => cursor.seek(key),
-                Seek::First => cursor.seek_first(),
-                Seek::Last => cursor.seek_last(),
-            },
-            Self::OfTxn(owned) => owned.with_dependent_mut(|_, cursor| match to {
-                Seek::Key(key) => cursor.seek(key),
-                Seek::First => cursor.seek_first(),
-                Seek::Last => cursor.seek_last(),
-            }),
-            Self::OfTemporary(owned) => owned.with_dependent_mut(|_, cursor| match to {
-                Seek::Key(key) => cursor.seek(key),
-                Seek::First => cursor.seek_first(),
-                Seek::Last => cursor.seek_last(),
-            }),
-        }
+        with!(self, cursor => match to {
+            Seek::Key(key) => cursor.seek(key),
+            Seek::First => cursor.seek_first(),
+            Seek::Last => cursor.seek_last(),
+        });
     }
-}
 
-impl Walk {
     /// Continues with another range.
-    pub(super) fn set_range(&mut self, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<(), Fail> {
-        match self {
-            Self::OfTxn(owned) => {
-                Ok(owned.with_dependent_mut(|_, cursor| cursor.set_range(range))?)
-            }
-            Self::OfTemporary(owned) => {
-                Ok(owned.with_dependent_mut(|_, cursor| cursor.set_range(range))?)
-            }
-            Self::Plain(_) => {
-                Err(misuse("the range of a cursor without a transaction cannot be changed"))
-            }
-        }
+    pub(super) fn set_range(&mut self, range: Keys<'_>) -> Done {
+        with!(self, cursor => Ok(cursor.set_range(range)?), _ => {
+            Err(misuse("the range of a cursor without a transaction cannot be changed"))
+        })
     }
 
     /// Whether the walk would still return the row of this key.
-    pub(super) fn still_gives(&self, key: &[u8]) -> Result<bool, Fail> {
+    pub(super) fn still_gives(&self, key: &[u8]) -> Done<bool> {
         match self {
             // A snapshot does not change.
             Self::Plain(_) => Ok(true),

@@ -559,6 +559,44 @@ static void changes(void)
     frond_buffer_free(&value);
 }
 
+/* A key may lie in the memory that receives the value. */
+static void keys_in_buffers(void)
+{
+    frond_tree *chain;
+    frond_txn *txn;
+    frond_snapshot *snapshot;
+    frond_buffer value = {0}, *in = &value;
+    uint8_t out[4] = "one";
+    size_t read = 0;
+    MUST(frond_tree_create(db, "chain", NULL, &chain, &error));
+    MUST(frond_put(chain, bytes("one"), 3, bytes("more"), 4, &error));
+    MUST(frond_txn_begin(db, NULL, &txn, &error));
+    MUST(frond_snapshot_take(db, &snapshot, &error));
+    for (int way = 0; way < 6; way++) {
+        frond_bytes key, found = {NULL, 0};
+        MUST(frond_buffer_set(in, bytes("one"), 3, &error));
+        key = (frond_bytes){value.data, value.length};
+        switch (way) {
+        case 0: MUST(frond_get(chain, value.data, 3, in, &error)); break;
+        case 1: MUST(frond_txn_get(txn, chain, value.data, 3, FROND_NO_LOCK, FROND_WAIT, in, &error)); break;
+        case 2: MUST(frond_txn_get(txn, chain, value.data, 3, FROND_SHARED, FROND_WAIT, in, &error)); break;
+        case 3: MUST(frond_txn_read(txn, chain, value.data, 3, NULL, in, NULL, &error)); break;
+        case 4: MUST(frond_snapshot_get(snapshot, chain, value.data, 3, in, &error)); break;
+        case 5: MUST(frond_txn_read_many(txn, chain, &key, 1, NULL, in, &found, NULL, &error)); break;
+        }
+        CHECK(value.length == 4 && memcmp(value.data, "more", 4) == 0);
+        CHECK(way < 5 || (found.data == value.data && found.length == 4));
+    }
+    MUST(frond_buffer_set(in, value.data + 1, 2, &error));
+    CHECK(value.length == 2 && memcmp(value.data, "or", 2) == 0);
+    MUST(frond_snapshot_get_at(snapshot, chain, out, 3, 1, out, 4, &read, &error));
+    CHECK(read == 3 && memcmp(out, "ore", 4) == 0);
+    frond_snapshot_free(snapshot);
+    MUST(frond_txn_rollback(txn, &error));
+    frond_tree_free(chain);
+    frond_buffer_free(in);
+}
+
 /* A backup is a store with the content of that moment. */
 static void backup(const char *path)
 {
@@ -595,6 +633,7 @@ int main(int count, char **arguments)
     load_twice();
     fill();
     changes();
+    keys_in_buffers();
     backup(arguments[1]);
     frond_tree_free(tree);
     MUST(frond_close(db, &error));

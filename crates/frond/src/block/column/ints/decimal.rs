@@ -28,11 +28,9 @@ use super::{
     bit_packed::{self, BitPacked},
     equal_rows,
     head::{cut_signed, put_low, signed_bytes},
-    scaled,
+    tag,
 };
 
-/// First byte of the column.
-pub const TAG: u8 = 69;
 const HEAD_BYTES: usize = 5;
 /// Flag in the byte of the exponent: 32-bit floats.
 const SINGLE: u8 = 0x80;
@@ -136,7 +134,7 @@ impl<'a> Decimal<'a> {
             exception_rows = Codes::cut(rest, row_width(rows), exceptions)?;
             bits = BitPacked::cut(rest, exceptions)?;
         }
-        if matches!(rest.first(), Some(&(TAG | scaled::TAG))) {
+        if matches!(rest.first(), Some(&(tag::DECIMAL | tag::SCALED))) {
             // This also forbids nesting of arbitrary depth.
             return None;
         }
@@ -321,7 +319,7 @@ impl Plan {
     pub fn write(&self, parts: &Parts, out: &mut Vec<u8>) {
         let form = if self.float == Float::Single { SINGLE } else { 0 } | self.exponent;
         let least_bytes = signed_bytes(self.least);
-        out.extend_from_slice(&[TAG, form, least_bytes as u8]);
+        out.extend_from_slice(&[tag::DECIMAL, form, least_bytes as u8]);
         out.extend_from_slice(&(parts.exception_rows.len() as u16).to_le_bytes());
         put_low(self.least as u64, least_bytes, out);
         if !parts.exception_rows.is_empty() {

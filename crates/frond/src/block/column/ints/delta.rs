@@ -28,10 +28,9 @@ use super::super::{
 use super::{
     bit_packed::{self, BitPacked},
     head::{cut_signed, put_low, signed_bytes},
+    tag,
 };
 
-/// First byte of the column.
-pub const TAG: u8 = 68;
 const HEAD_BYTES: usize = 3;
 /// In place of a width: each frame has its own.
 const BY_FRAME: u8 = 255;
@@ -377,7 +376,7 @@ impl Plan {
         let step_bytes = signed_bytes(self.step);
         let width = self.sums.map_or(self.width as u8, |_| BY_FRAME);
         let restarts = if scratch.restarts.is_empty() { 0 } else { RESTARTS };
-        out.extend_from_slice(&[TAG, width, step_bytes as u8 | restarts]);
+        out.extend_from_slice(&[tag::DELTA, width, step_bytes as u8 | restarts]);
         put_low(self.step as u64, step_bytes, out);
         self.firsts.write(&scratch.firsts, out);
         if let Some(sums) = &self.sums {

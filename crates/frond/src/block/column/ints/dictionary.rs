@@ -19,10 +19,9 @@ use super::super::{
 use super::{
     equal_rows,
     head::{cut_unsigned, put_low, unsigned_bytes},
+    tag,
 };
 
-/// First byte of the column.
-pub const TAG: u8 = 67;
 const HEAD_BYTES: usize = 4;
 /// Most values of a dictionary.
 const VALUES_MAX: usize = 256;
@@ -147,7 +146,7 @@ impl Plan {
     pub fn write(&self, values: &[u64], distinct: &mut Distinct, out: &mut Vec<u8>) {
         let Self { base, width, count } = *self;
         let base_bytes = unsigned_bytes(base);
-        out.extend_from_slice(&[TAG, (count - 1) as u8, width as u8, base_bytes as u8]);
+        out.extend_from_slice(&[tag::DICTIONARY, (count - 1) as u8, width as u8, base_bytes as u8]);
         put_low(base, base_bytes, out);
         distinct.sort();
         pack(distinct.sorted.iter().map(|(value, _)| value - base), width, out);

@@ -11,8 +11,8 @@
 //! | `pfor.rs` | patched frame of reference (PFOR) |
 //! | `single_outlier.rs` | FOR with a single outlier value |
 //! | `dictionary.rs` | dictionary |
-//! | `runs.rs` | run-length encoding (RLE) |
-//! | `frames.rs` | delta encoding, in frames |
+//! | `rle.rs` | run-length encoding (RLE) |
+//! | `delta.rs` | delta encoding, in frames |
 //! | `scaled.rs` | scaling by the greatest common divisor |
 //! | `decimal.rs` | decimal floats (ALP) |
 //!
@@ -69,6 +69,17 @@ pub enum IntKind {
     Scaled,
 }
 
+/// First bytes of columns that are not packed.
+mod tag {
+    pub const PFOR: u8 = 65;
+    pub const RLE: u8 = 66;
+    pub const DICTIONARY: u8 = 67;
+    pub const DELTA: u8 = 68;
+    pub const DECIMAL: u8 = 69;
+    pub const SINGLE_OUTLIER: u8 = 70;
+    pub const SCALED: u8 = 72;
+}
+
 /// An integer column, for reading. Rows that it does not have read as some number.
 ///
 /// Only the header of a packed column is kept. Those of other kinds are long, and parsed again at
@@ -86,15 +97,15 @@ pub struct Ints<'a> {
 macro_rules! rare {
     ($rest:expr, $rows:expr, $column:ident => $call:expr) => {
         match $rest.first() {
-            Some(&single_outlier::TAG) => {
+            Some(&tag::SINGLE_OUTLIER) => {
                 SingleOutlier::cut($rest, $rows).as_ref().map(|$column| $call)
             }
-            Some(&pfor::TAG) => Pfor::open($rest, $rows).as_ref().map(|$column| $call),
-            Some(&rle::TAG) => Rle::cut($rest, $rows).as_ref().map(|$column| $call),
-            Some(&dictionary::TAG) => Dictionary::cut($rest, $rows).as_ref().map(|$column| $call),
-            Some(&delta::TAG) => Delta::open($rest, $rows).as_ref().map(|$column| $call),
-            Some(&decimal::TAG) => Decimal::open($rest, $rows).as_ref().map(|$column| $call),
-            Some(&scaled::TAG) => Scaled::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::PFOR) => Pfor::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::RLE) => Rle::cut($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::DICTIONARY) => Dictionary::cut($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::DELTA) => Delta::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::DECIMAL) => Decimal::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::SCALED) => Scaled::open($rest, $rows).as_ref().map(|$column| $call),
             _ => None,
         }
     };
@@ -133,10 +144,10 @@ impl<'a> Ints<'a> {
         }
         let rest = &mut { bytes };
         let fits = match bytes.first() {
-            Some(&pfor::TAG) => Pfor::cut(rest, rows).map(|_| ()),
-            Some(&delta::TAG) => Delta::cut(rest, rows).map(|_| ()),
-            Some(&decimal::TAG) => Decimal::cut(rest, rows).map(|_| ()),
-            Some(&scaled::TAG) => Scaled::cut(rest, rows).map(|_| ()),
+            Some(&tag::PFOR) => Pfor::cut(rest, rows).map(|_| ()),
+            Some(&tag::DELTA) => Delta::cut(rest, rows).map(|_| ()),
+            Some(&tag::DECIMAL) => Decimal::cut(rest, rows).map(|_| ()),
+            Some(&tag::SCALED) => Scaled::cut(rest, rows).map(|_| ()),
             _ => rare!(rest, rows, _column => ()),
         };
         fits.ok_or(DOES_NOT_FIT)?;
@@ -199,12 +210,12 @@ impl<'a> Ints<'a> {
     pub fn kind(&self) -> IntKind {
         match (&self.packed, self.bytes.first()) {
             (Some(packed), _) => packed.kind(),
-            (None, Some(&single_outlier::TAG)) => IntKind::SingleOutlier,
-            (None, Some(&pfor::TAG)) => IntKind::Pfor,
-            (None, Some(&rle::TAG)) => IntKind::Rle,
-            (None, Some(&dictionary::TAG)) => IntKind::Dictionary,
-            (None, Some(&decimal::TAG)) => IntKind::Decimal,
-            (None, Some(&scaled::TAG)) => IntKind::Scaled,
+            (None, Some(&tag::SINGLE_OUTLIER)) => IntKind::SingleOutlier,
+            (None, Some(&tag::PFOR)) => IntKind::Pfor,
+            (None, Some(&tag::RLE)) => IntKind::Rle,
+            (None, Some(&tag::DICTIONARY)) => IntKind::Dictionary,
+            (None, Some(&tag::DECIMAL)) => IntKind::Decimal,
+            (None, Some(&tag::SCALED)) => IntKind::Scaled,
             (None, _) => IntKind::Delta,
         }
     }

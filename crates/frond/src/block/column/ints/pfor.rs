@@ -20,10 +20,9 @@ use super::super::{
 use super::{
     equal_rows,
     head::{cut_unsigned, put_low, unsigned_bytes},
+    tag,
 };
 
-/// First byte of the column.
-pub const TAG: u8 = 65;
 const HEAD_BYTES: usize = 6;
 
 /// A patched column, for reading.
@@ -204,7 +203,7 @@ impl Plan {
     pub fn write(&self, values: &[u64], out: &mut Vec<u8>) {
         let Self { base, width, excess_width, exceptions } = *self;
         let base_bytes = unsigned_bytes(base);
-        out.extend_from_slice(&[TAG, width as u8, excess_width as u8, base_bytes as u8]);
+        out.extend_from_slice(&[tag::PFOR, width as u8, excess_width as u8, base_bytes as u8]);
         out.extend_from_slice(&(exceptions as u16).to_le_bytes());
         put_low(base, base_bytes, out);
         let escape = mask_of(width);

@@ -16,10 +16,11 @@ use super::super::{
     super::BadBlock,
     bits::{Codes, pack, packed_bytes, partition, width_of},
 };
-use super::head::{cut_unsigned, put_low, unsigned_bytes};
+use super::{
+    head::{cut_unsigned, put_low, unsigned_bytes},
+    tag,
+};
 
-/// First byte of the column.
-pub const TAG: u8 = 66;
 const HEAD_BYTES: usize = 5;
 
 /// A run-length column, for reading.
@@ -176,7 +177,7 @@ impl Plan {
     pub fn write(&self, values: &[u64], out: &mut Vec<u8>) {
         let Self { base, width, runs } = *self;
         let base_bytes = unsigned_bytes(base);
-        out.extend_from_slice(&[TAG, width as u8, base_bytes as u8]);
+        out.extend_from_slice(&[tag::RLE, width as u8, base_bytes as u8]);
         out.extend_from_slice(&(runs as u16).to_le_bytes());
         put_low(base, base_bytes, out);
         let of_runs = values.chunk_by(|a, b| a == b);

@@ -18,12 +18,11 @@ use std::ops::Range;
 
 use super::super::super::BadBlock;
 use super::{
-    CHECKED, Ints, decimal,
+    CHECKED, Ints,
     head::{cut_unsigned, put_low, unsigned_bytes},
+    tag,
 };
 
-/// First byte of the column.
-pub const TAG: u8 = 72;
 const HEAD_BYTES: usize = 2;
 
 /// Number of values examined first: usually two or three of them have no step in common.
@@ -52,7 +51,7 @@ impl<'a> Scaled<'a> {
         *rest = rest.get(HEAD_BYTES..)?;
         let least = cut_unsigned(rest, (lengths & 15).into())?;
         let step = cut_unsigned(rest, (lengths >> 4).into())?;
-        if step < 2 || matches!(rest.first(), Some(&(TAG | decimal::TAG))) {
+        if step < 2 || matches!(rest.first(), Some(&(tag::SCALED | tag::DECIMAL))) {
             // This also forbids nesting of arbitrary depth.
             return None;
         }
@@ -198,7 +197,7 @@ impl Plan {
     /// Appends everything but the multiples.
     pub fn write(&self, out: &mut Vec<u8>) {
         let [least_bytes, step_bytes] = [self.least, self.step].map(unsigned_bytes);
-        out.extend_from_slice(&[TAG, (least_bytes | step_bytes << 4) as u8]);
+        out.extend_from_slice(&[tag::SCALED, (least_bytes | step_bytes << 4) as u8]);
         put_low(self.least, least_bytes, out);
         put_low(self.step, step_bytes, out);
     }

@@ -19,10 +19,9 @@ use super::super::{
 use super::{
     equal_rows,
     head::{cut_unsigned, put_low, unsigned_bytes},
+    tag,
 };
 
-/// First byte of the column.
-pub const TAG: u8 = 70;
 const HEAD_BYTES: usize = 3;
 
 /// Number of values examined first. A lone value that is in none of them is rare enough for a list
@@ -128,7 +127,11 @@ impl Plan {
     pub fn write(&self, values: &[u64], out: &mut Vec<u8>) {
         let Self { lone, base, width } = *self;
         let (lone_bytes, base_bytes) = (unsigned_bytes(lone), unsigned_bytes(base));
-        out.extend_from_slice(&[TAG, width as u8, (lone_bytes | base_bytes << 4) as u8]);
+        out.extend_from_slice(&[
+            tag::SINGLE_OUTLIER,
+            width as u8,
+            (lone_bytes | base_bytes << 4) as u8,
+        ]);
         put_low(lone, lone_bytes, out);
         put_low(base, base_bytes, out);
         let code = |&value: &u64| if value == lone { 0 } else { value.wrapping_sub(base) };

@@ -49,15 +49,17 @@ mod template_walk;
 mod templated;
 mod templates;
 mod tokens;
+mod training;
 
 pub use chunk::Chunked;
 pub use encoder::{StrEncoder, Written};
 pub use model::StringModel;
 pub(in crate::block) use model::VERSION as MODEL_VERSION;
-pub use plan::{Purpose, StrKind, StringPlan, Trained, train};
+pub use plan::{StrKind, StringPlan};
 pub use shape_even::Apart;
 pub use strings::{Strings, equal_short};
 pub use strs::Strs;
+pub use training::{Purpose, Trained, train};
 
 #[cfg(test)]
 mod tests;

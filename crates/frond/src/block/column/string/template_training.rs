@@ -8,7 +8,7 @@
 //! field gets the coder that takes the fewest bits.
 //!
 //! All sums here are estimates of which candidate is worth trying; the decision is based on the
-//! size of blocks that were not used for training (`plan.rs`).
+//! size of blocks that were not used for training (`training.rs`).
 
 use std::{collections::HashMap, hash::Hash};
 

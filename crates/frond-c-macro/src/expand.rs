@@ -1,0 +1,166 @@
+//! The C function that `#[api]` makes of a Rust function. The test that writes frond.h includes
+//! this file too, since cbindgen does not expand macros: so the header and the library agree.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+use syn::{
+    Attribute, Error, FnArg, GenericArgument, ItemFn, Pat, PatType, PathArguments, Result,
+    ReturnType, Type, TypeReference, TypeSlice, parse_quote,
+};
+
+/// The C function, with the Rust function inside it.
+pub fn expand(function: ItemFn) -> Result<TokenStream> {
+    let ItemFn { attrs, mut sig, block, .. } = function;
+    let mut parameters = Parameters::default();
+    for argument in &mut sig.inputs {
+        parameters.add(argument)?;
+    }
+    let Parameters { mut declared, places, others, fails, passed, bytes, buffers } = parameters;
+    // The key may lie in the buffer that gets the value: then the function gets a copy of the key.
+    let copied = buffers.iter().flat_map(|buffer| {
+        bytes.iter().map(move |bytes| quote!(let #bytes = &*#buffer.apart(#bytes);))
+    });
+    let (name, mut output) = (&sig.ident, sig.output.clone());
+    let call = quote!(#(#places)* #(#others)* #(#copied)* #name(#(#passed),*));
+    let (fails, run) = match &sig.output {
+        ReturnType::Default => (fails, quote!(#call; Ok(()))),
+        ReturnType::Type(_, of) => (named(of, "Done").is_some(), call),
+    };
+    let run = match (&sig.output, fails) {
+        (_, true) => {
+            declared.push((format_ident!("error"), quote!(*mut crate::error::frond_error)));
+            output = parse_quote!(-> i32);
+            quote!(crate::error::call(error, || { #run }))
+        }
+        (ReturnType::Default, _) => {
+            quote!(crate::error::call(::std::ptr::null_mut(), || { #run });)
+        }
+        (ReturnType::Type(..), _) => run,
+    };
+    let declared = declared.iter().map(|(name, of)| quote!(#name: #of));
+    Ok(quote! {
+        #(#attrs)*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn #name(#(#declared),*) #output {
+            #sig #block
+            // SAFETY: as the head of `bytes.rs` says.
+            unsafe { #run }
+        }
+    })
+}
+
+#[derive(Default)]
+struct Parameters {
+    /// Names and types in C.
+    declared: Vec<(Ident, TokenStream)>,
+    /// Statements that make the Rust arguments. Places for handles come first, so that they are
+    /// null after any error.
+    places: Vec<TokenStream>,
+    others: Vec<TokenStream>,
+    /// Whether one of these can fail.
+    fails: bool,
+    /// The Rust arguments; those of them that are bytes; and the buffers that are written to.
+    passed: Vec<Ident>,
+    bytes: Vec<Ident>,
+    buffers: Vec<Ident>,
+}
+
+impl Parameters {
+    fn add(&mut self, argument: &mut FnArg) -> Result<()> {
+        let FnArg::Typed(PatType { pat, ty, attrs, .. }) = argument else {
+            return Err(Error::new_spanned(argument, "a function of the API is no method"));
+        };
+        let Pat::Ident(pattern) = &**pat else {
+            return Err(Error::new_spanned(pat, "a parameter of the API has a name"));
+        };
+        let length = std::mem::take(attrs).first().map(Attribute::parse_args).transpose()?;
+        let (name, what) = (&pattern.ident, pattern.ident.to_string());
+        let optional = named(ty, "Option").filter(|of| !matches!(of, Type::FnPtr(_)));
+        let of = optional.unwrap_or(ty);
+        self.passed.push(name.clone());
+        if named(of, "Keys").is_some() {
+            for name in ["from", "to"] {
+                self.declared.push((format_ident!("{name}"), quote!(*const u8)));
+                self.declared.push((format_ident!("{name}_length"), quote!(usize)));
+            }
+            let range = quote!(crate::bytes::range((from, from_length), (to, to_length))?);
+            self.others.push(quote!(let #name = #range;));
+            self.fails = true;
+            return Ok(());
+        }
+        let (c, by) = in_c(of);
+        let (is_bytes, is_buffer) = (is(&c, quote!(*const u8)), is(&c, quote!(*mut frond_buffer)));
+        self.declared.push((name.clone(), c));
+        let mut is_none = quote!(#name.is_null());
+        let by_name = format_ident!("{by}");
+        let made = match by {
+            "as_it_is" => return Ok(()),
+            "list" | "list_mut" | "places" => {
+                let usual = if is_bytes { format!("{name}_length") } else { "count".to_owned() };
+                let length: Ident = length.unwrap_or_else(|| format_ident!("{usual}"));
+                // Lists of one length: it follows the first of them.
+                if self.declared.iter().all(|(declared, _)| *declared != length) {
+                    self.declared.push((length.clone(), quote!(usize)));
+                    is_none = quote!(#is_none && #length == 0);
+                }
+                quote!(crate::bytes::#by_name(#name, #length, #what)?)
+            }
+            "given" if optional.is_some() => quote!(&*#name),
+            "given_mut" if optional.is_some() => quote!(&mut *#name),
+            _ => quote!(crate::bytes::#by_name(#name, #what)?),
+        };
+        let made = match optional {
+            Some(_) => quote!(let #name = if #is_none { None } else { Some(#made) };),
+            None => quote!(let #name = #made;),
+        };
+        self.fails |= optional.is_none();
+        match by {
+            "list" if is_bytes => self.bytes.push(name.clone()),
+            "given_mut" if is_buffer => self.buffers.push(name.clone()),
+            // The key may lie there, too, and this fills it with zeros.
+            "list_mut" => self
+                .others
+                .extend(self.bytes.iter().map(|bytes| quote!(let #bytes = &*#bytes.to_vec();))),
+            _ => {}
+        }
+        if by == "place" { &mut self.places } else { &mut self.others }.push(made);
+        Ok(())
+    }
+}
+
+/// The type of a parameter in C, and the function of `bytes.rs` that makes the Rust argument.
+fn in_c(of: &Type) -> (TokenStream, &'static str) {
+    let Type::Reference(TypeReference { elem, mutability, .. }) = of else {
+        return match (named(of, "New"), named(of, "Owned")) {
+            (Some(handle), _) => (quote!(*mut *mut #handle), "place"),
+            (_, Some(handle)) => (quote!(*mut #handle), "owned"),
+            // A number, a callback, or a pointer that the function converts itself.
+            _ => (quote!(#of), "as_it_is"),
+        };
+    };
+    match (&**elem, mutability) {
+        (Type::Slice(TypeSlice { elem, .. }), None) => (quote!(*const #elem), "list"),
+        (Type::Slice(TypeSlice { elem, .. }), Some(_)) => match named(elem, "Place") {
+            Some(item) => (quote!(*mut #item), "places"),
+            None => (quote!(*mut #elem), "list_mut"),
+        },
+        (of, None) if named(of, "str").is_some() => (quote!(*const ::std::ffi::c_char), "text"),
+        (of, None) => (quote!(*const #of), "given"),
+        (of, Some(_)) => (quote!(*mut #of), "given_mut"),
+    }
+}
+
+fn is(one: &TokenStream, other: TokenStream) -> bool {
+    one.to_string() == other.to_string()
+}
+
+/// If a type has this name: what it is generic over, or the type itself if that is nothing.
+fn named<'a>(of: &'a Type, name: &str) -> Option<&'a Type> {
+    let Type::Path(path) = of else { return None };
+    let last = path.path.segments.last().filter(|last| last.ident == name)?;
+    let PathArguments::AngleBracketed(generic) = &last.arguments else { return Some(of) };
+    generic.args.iter().find_map(|argument| match argument {
+        GenericArgument::Type(of) => Some(of),
+        _ => None,
+    })
+}
