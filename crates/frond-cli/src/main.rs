@@ -4,7 +4,6 @@
 //! one line on standard error (`fail.rs` lists the exit codes).
 
 mod backup;
-mod bench;
 mod check;
 mod columns;
 mod common;
@@ -47,7 +46,13 @@ enum Command {
     Snapshot(snapshot::Args),
     Backup(backup::BackupArgs),
     Restore(backup::RestoreArgs),
-    Bench(bench::Args),
+    /// Run a workload on Frond and other stores, and compare
+    #[cfg(feature = "bench")]
+    Bench(frond_lab::lab::bench::Args),
+    /// Run one cell of a bench described by JSON on standard input (internal)
+    #[cfg(feature = "bench")]
+    #[command(hide = true)]
+    Cell,
 }
 
 fn main() -> ExitCode {
@@ -69,12 +74,20 @@ fn main() -> ExitCode {
         Command::Snapshot(args) => snapshot::run(args),
         Command::Backup(args) => backup::backup(args),
         Command::Restore(args) => backup::restore(args),
-        Command::Bench(args) => bench::run(args),
+        #[cfg(feature = "bench")]
+        Command::Bench(args) => frond_lab::lab::bench::run(&args).map_err(bench_failed),
+        #[cfg(feature = "bench")]
+        Command::Cell => frond_lab::lab::cell().map_err(bench_failed),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(fail) => fail.report(),
     }
+}
+
+#[cfg(feature = "bench")]
+fn bench_failed(failure: frond_lab::Failure) -> fail::Fail {
+    fail::Fail::Error(failure.to_string())
 }
 
 /// The parser's message without the usage text.

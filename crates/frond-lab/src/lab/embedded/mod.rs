@@ -20,16 +20,16 @@ pub use generator::{Generators, NULL, OF_CLIENTS};
 pub use rows::{Batch, Rows, missing};
 pub use worker::Worker;
 
-use super::cell::Order;
 use super::machine::Class;
 use super::machine::class::Confined;
+use super::order::Order;
 use super::params::{Param, Params};
 use super::results::{CellResult, State};
 use super::size::Durability;
-use super::steps;
+use super::step::measured;
 use super::suggest::unknown;
 use super::version;
-use super::workloads::{dbbench, iibench, linkbench, queue, tpcc, weblog, ycsb};
+use super::workloads::{dbbench, iibench, linkbench, load, queue, tpcc, txn, weblog, ycsb};
 use crate::measure;
 use crate::schema::Table;
 use crate::size::Bytes;
@@ -84,6 +84,8 @@ pub const ALL: &[Entry] = &[
     tpcc::EMBEDDED,
     dbbench::EMBEDDED,
     queue::EMBEDDED,
+    load::EMBEDDED,
+    txn::EMBEDDED,
 ];
 
 /// Finds a workload by name.
@@ -111,10 +113,8 @@ pub fn target(name: &str) -> Result<TargetName> {
             return Err(Failure(format!("embedded target {base} has no versions: only frond has")));
         }
     };
-    if !TARGETS.contains(&base) {
-        return Err(unknown("embedded target", base, &TARGETS));
-    }
-    let target = base.parse::<TargetName>().map_err(Failure)?;
+    let target =
+        base.parse::<TargetName>().map_err(|_| unknown("embedded target", base, &TARGETS))?;
     targets::available(target)?;
     Ok(target)
 }
@@ -226,7 +226,10 @@ fn run_workload(
     let setup = Setup {
         dir: order.dir.clone(),
         memory: Bytes(memory),
-        write_buffer: None,
+        write_buffer: match name {
+            TargetName::RocksDb(share) => share.map(|share| share.of(Bytes(memory))),
+            _ => None,
+        },
         durability: class_of(order.durability)?,
         tables: tables.clone(),
         unique: workload.is_unique(),
@@ -254,7 +257,7 @@ fn run_workload(
     };
     if keeps_rows {
         let space = measure::Space::whole(&order.dir);
-        steps::size(&mut result.metrics, size_name, &space, live);
+        measured::size(&mut result.metrics, size_name, &space, live);
     }
     if keeps_rows
         && !measure::is_interrupted()
@@ -269,8 +272,8 @@ fn run_workload(
 mod tests {
     use super::testing::order;
     use super::*;
-    use crate::lab::cell::MEMORY_MIN;
     use crate::lab::metric;
+    use crate::lab::order::MEMORY_MIN;
     use crate::lab::size::Size;
 
     #[test]
@@ -287,22 +290,6 @@ mod tests {
         let unsafe_one = order("ycsb", "frond", Size::Tiny, "d".as_ref());
         let durability = Durability::HistUnsafe;
         assert!(check(&Order { durability, ..unsafe_one }).is_err());
-    }
-
-    /// Measures what a read costs with its generator, the meter and the target that does nothing:
-    /// it should be below 0.5 µs in a release build, 2 million reads per second.
-    /// `cargo test -r -p frond-lab --features lab --lib -- --ignored --nocapture null_target`
-    #[test]
-    #[ignore = "it measures, and asserts nothing"]
-    fn null_target_reads_a_second() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let changes = [("mixes", "C"), ("threads", "1"), ("seconds", "3"), ("records", "20000")];
-        let mut workload = testing::make("ycsb", &changes);
-        let order = order("ycsb", "null", Size::Tiny, dir.path());
-        let result = run_workload(workload.as_mut(), &order, false).expect("it runs");
-        let metrics = &testing::step_of(&result, "C threads=1").metrics;
-        let [rate, cpu] = ["ops_s", "cpu_fg_us_op"].map(|name| metrics[name]);
-        println!("{rate:.0} a second, {cpu:.3} µs of CPU each");
     }
 
     #[test]
