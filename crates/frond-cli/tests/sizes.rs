@@ -27,7 +27,9 @@ fn sizes_are_measured_by_store_and_by_column() {
     let dir = place.path("bench").display().to_string();
     let json = place.path("sizes.json").display().to_string();
     let sizes = ["bench", "sizes", "--sets", "linktable=20000", "--targets", "frond"];
-    let out = place.ok(&[&sizes[..], &["--dir", &dir, "--json", &json]].concat());
+    let answer = place.frond(&[&sizes[..], &["--dir", &dir, "--json", &json]].concat());
+    assert_eq!(answer.code, 0, "{answer:?}");
+    let out = answer.out;
 
     let table = "**load · rows=20000 set=linktable time_limit=0 · embedded · linktable**";
     let frond = cells(&out, table, "frond");

@@ -59,6 +59,8 @@ pub struct Bench<'t> {
     same_rows: bool,
     /// Whether the time limit or Ctrl-C ended a step.
     is_cut: bool,
+    /// Whether the size of the last step is to be taken once the store is closed.
+    pub(super) is_compacted: bool,
 }
 
 impl<'t> Bench<'t> {
@@ -74,7 +76,7 @@ impl<'t> Bench<'t> {
         let deadline = time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let rest_max =
             time_limit.map_or(REST_MAX, |limit| REST_MAX.min(Duration::from_secs(3 * limit)));
-        let (result, wrote, same_rows, is_cut) = (CellResult::default(), None, true, false);
+        let (result, wrote, same_rows) = (CellResult::default(), None, true);
         Self {
             target,
             tables,
@@ -87,7 +89,8 @@ impl<'t> Bench<'t> {
             ledger: Ledger::default(),
             wrote,
             same_rows,
-            is_cut,
+            is_cut: false,
+            is_compacted: false,
         }
     }
 
@@ -375,27 +378,24 @@ impl<'t> Bench<'t> {
         if !self.keeps_rows() || !self.with_rest || measure::is_interrupted() {
             return Ok(());
         }
-        self.note_size(live);
-        Ok(())
-    }
-
-    /// Rewrites everything into its smallest form, where the store can, and measures the size again.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub fn compact(&mut self, live: (u64, u64)) -> Result<()> {
-        let is_wanted = self.keeps_rows() && self.with_rest && !measure::is_interrupted();
-        if is_wanted && self.target.compact()? {
-            self.note_size(live);
-        }
-        Ok(())
-    }
-
-    fn note_size(&mut self, live: (u64, u64)) {
         let (name, space) = (self.size_name(), self.space());
         if let Some(step) = self.result.steps.last_mut() {
             measured::size(&mut step.metrics, name, &space, live);
         }
+        Ok(())
+    }
+
+    /// Ends a cell that is a load alone: the store rewrites everything into its smallest form, if it
+    /// can, and the step's size is that after the store was closed.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn compact(&mut self) -> Result<()> {
+        self.is_compacted = self.keeps_rows() && self.with_rest && !measure::is_interrupted();
+        if self.is_compacted {
+            self.target.compact()?;
+        }
+        Ok(())
     }
 
     /// Name of the size metric at this point. It differs once targets have different rows, because

@@ -240,7 +240,7 @@ fn run_workload(
     let dir = order.dir.clone();
     let mut bench = Bench::new(store.as_ref(), &tables, &confined, dir, seconds, order.with_rest);
     let outcome = workload.run(&mut bench);
-    let size_name = bench.size_name();
+    let (size_name, is_compacted) = (bench.size_name(), bench.is_compacted);
     let mut result = bench.into_result();
     result.version = store.version();
     result.settings.extend(store.settings());
@@ -258,6 +258,9 @@ fn run_workload(
     if keeps_rows {
         let space = measure::Space::whole(&order.dir);
         measured::size(&mut result.metrics, size_name, &space, live);
+        if let Some(step) = result.steps.last_mut().filter(|_| is_compacted) {
+            measured::size(&mut step.metrics, size_name, &space, live);
+        }
     }
     if keeps_rows
         && !measure::is_interrupted()

@@ -123,7 +123,7 @@ where
         let live = live.into_inner().unwrap_or_else(|e| e.into_inner());
         bench.loaded(live)?;
         bench.verify(table, Some(live.0), true)?;
-        bench.compact(live)?;
+        bench.compact()?;
         let mut metrics = Vec::new();
         if bench.keeps_rows() {
             let parts = bench.target.parts()?;
@@ -153,7 +153,7 @@ mod tests {
     use crate::lab::embedded::testing::{on_all, step_of};
 
     #[test]
-    fn embedded_data_sets_are_loaded_and_their_columns_measured() {
+    fn embedded_data_sets_are_loaded_and_what_is_known_of_them_is_measured() {
         let list = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(list.path(), EXAMPLE).expect("written");
         let list = list.path().display().to_string();
@@ -162,10 +162,8 @@ mod tests {
                 let metrics = &step_of(result, set).metrics;
                 let rows = if set == "packages" { 2.0 } else { 2_000.0 };
                 assert_eq!(metrics["ops"], rows, "{set} on {target}");
-                let columns = result.settings.keys().filter(|name| name.starts_with("(column "));
-                assert_eq!(columns.count() > 3, target == "frond", "{set} on {target}");
-                let has_size = metrics.contains_key("columns_b_row");
-                assert_eq!(has_size, target == "frond" || target == "null" && set == "weblog");
+                let is_split = target == "null" && set == "weblog";
+                assert!(!is_split || metrics["columns_b_row"] > 0.0, "{metrics:?}");
                 if target == "null" && set == "sbtest" {
                     assert!((68.0..71.0).contains(&metrics["random_b_row"]), "{metrics:?}");
                 }
