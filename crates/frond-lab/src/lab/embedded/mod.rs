@@ -290,6 +290,8 @@ mod tests {
             }
         }
         assert!(check(&order("iibench", "rockdb", Size::Tiny, "d".as_ref())).is_err());
+        assert_eq!(target("rocksdb-m3").is_ok(), target("rocksdb").is_ok(), "a write buffer");
+        assert!(target("rocksdb-m").is_err() && target("rocksdb-3 parsecs").is_err());
         let unsafe_one = order("ycsb", "frond", Size::Tiny, "d".as_ref());
         let durability = Durability::HistUnsafe;
         assert!(check(&Order { durability, ..unsafe_one }).is_err());
