@@ -385,8 +385,8 @@ impl<'t> Bench<'t> {
         Ok(())
     }
 
-    /// Ends a cell that is a load alone: the store rewrites everything into its smallest form, if it
-    /// can, and the step's size is that after the store was closed.
+    /// Ends a cell that is a load alone: the store rewrites everything into its smallest form, if
+    /// it can, and the step's size is that after the store was closed.
     ///
     /// # Errors
     /// Errors of the store.

@@ -50,6 +50,13 @@ pub trait Workload {
     fn has_transactions(&self) -> bool {
         true
     }
+    /// Makes what the clients need, before the memory of the store is limited.
+    ///
+    /// # Errors
+    /// Something cannot be read.
+    fn prepare(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Runs the steps and verifies their results; returns the number of live rows at the end, and
     /// their bytes.
     ///
@@ -217,6 +224,7 @@ fn run_workload(
     is_confined: bool,
 ) -> Result<CellResult> {
     let (name, memory, class) = (target(&order.target)?, order.memory()?, order.storage_class()?);
+    workload.prepare()?;
     let confined = match is_confined {
         true => confine(order, &class)?,
         false => Confined::default(),

@@ -7,7 +7,8 @@
 //! | `sysbench TEST` | a test of sysbench, by the lab |
 //! | `sysbench TEST by Debian` | the same, by Debian's sysbench |
 //!
-//! A target that keeps no rows runs the first two: there the client costs most. Others run the rest.
+//! A target that keeps no rows runs the first two, since the client costs most there. Others run
+//! the rest.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

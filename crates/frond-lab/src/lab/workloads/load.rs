@@ -55,22 +55,23 @@ pub const SETS: [&str; 5] = ["sbtest", "iibench", "weblog", "linktable", "packag
 /// More packages than a system knows.
 const PACKAGES_MAX: u64 = 100_000;
 
-struct Load<F> {
+struct Load<S, F> {
     seed: u64,
     rows: u64,
-    /// Returns the rows; `None` if this machine has none.
-    source: F,
+    /// Makes the rows; `None` if this machine has none.
+    make: F,
+    source: Option<S>,
 }
 
-fn made<S, F>(seed: u64, rows: u64, source: F) -> Box<dyn Workload>
+fn made<S, F>(seed: u64, rows: u64, make: F) -> Box<dyn Workload>
 where
-    S: Source + Send,
+    S: Source + Send + 'static,
     F: Fn() -> Result<Option<S>> + 'static,
 {
-    Box::new(Load { seed, rows, source })
+    Box::new(Load { seed, rows, make, source: None })
 }
 
-impl<S, F> Workload for Load<F>
+impl<S, F> Workload for Load<S, F>
 where
     S: Source + Send,
     F: Fn() -> Result<Option<S>>,
@@ -87,8 +88,13 @@ where
         false
     }
 
+    fn prepare(&mut self) -> Result<()> {
+        self.source = (self.make)()?;
+        Ok(())
+    }
+
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(u64, u64)> {
-        let Some(source) = (self.source)()? else {
+        let Some(source) = self.source.take() else {
             let why = "left out: apt-cache knows none, and no file was given".to_owned();
             bench.result.settings.insert(format!("({})", S::NAME), why);
             return Ok((0, 0));
