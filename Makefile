@@ -4,10 +4,11 @@ SHELL := /bin/bash
 CARGO := cargo
 # The lab with all stores that it compares with.
 LAB := frond-lab/lab,frond-lab/tidesdb
+WITH_BENCH := $(LAB),frond-cli/bench
 # One build for all tests: it contains the planted bugs, inactive. Tests that activate them run by
 # themselves. WITH_LAB=1 adds those of the lab to `make test`, which then needs what `make test-lab`
 # installs and builds: both use one build.
-LAB_TESTED := --workspace --locked --features frond/planted-bugs,$(LAB)
+LAB_TESTED := --workspace --locked --features frond/planted-bugs,$(WITH_BENCH)
 TESTED := $(if $(WITH_LAB),$(LAB_TESTED),--workspace --locked --features frond/planted-bugs)
 # Runs each test program, and fails it with the stacks of its threads if it hangs.
 WATCHED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/watch-test.sh']"
@@ -45,20 +46,20 @@ soak: ## Writers, readers and restarts for SECONDS (default 600); memory, files 
 check: ## Format, lints, documentation, scripts
 	$(CARGO) fmt --all --check
 	@scripts/install.sh rivals
-	$(CARGO) clippy --workspace --all-targets --locked --features $(LAB) -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features $(LAB)
+	$(CARGO) clippy --workspace --all-targets --locked --features $(WITH_BENCH) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features $(WITH_BENCH)
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	 else echo "shellcheck is not installed: scripts are not checked"; fi
 
 bench: ## iiBench on Frond, RocksDB, SQLite and LMDB; ARGS="--rows 5000000 …" for others
 	@scripts/install.sh rivals
-	$(CARGO) build --release --locked -p frond-cli --features compare
+	$(CARGO) build --release --locked -p frond-cli --features bench
 	target/release/frond bench $(or $(WORKLOAD),iibench) \
 	    $(or $(ARGS),--rows 5000000 --memory 70MB --targets frond$(,)rocksdb$(,)sqlite$(,)lmdb \
-	    --durability lazy --dir bench-data --json bench-data/iibench.json \
-	    --html bench-data/iibench.html)
+	    --dir bench-data --json bench-data.json --html bench-report)
 
 profile: ## Share of locks and futexes in the samples of transactions (needs perf)
+	@scripts/install.sh rivals
 	scripts/profile.sh $(ARGS)
 
 install: ## Install what building, testing and the demo need, with apt-get
@@ -134,7 +135,7 @@ test-lab: mariadb-plugin ## The lab's tests on real servers and rivals, and its 
 
 clean: ## Remove what was built, and the data of the demo and the benches
 	$(CARGO) clean
-	rm -rf bench-data demo-data lab-data lab-report
+	rm -rf bench-data* bench-report demo-data lab-data lab-report
 
 # A comma inside a function call.
 , := ,

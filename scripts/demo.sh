@@ -2,7 +2,7 @@
 # The demo: loads real data, kills the loader with SIGKILL, proves that nothing acknowledged is
 # lost, and races other stores.
 #
-#   scripts/demo.sh [full|tiny]     tiny is for CI: seconds instead of minutes, Frond alone
+#   scripts/demo.sh [full|tiny]     tiny is for CI: seconds instead of minutes, no race
 #
 # 1. Loads the output of `apt-cache dumpavail`, with secondary indexes, repeated under new keys
 #    until that takes some seconds. The loader writes a line to a ledger after each commit has
@@ -30,7 +30,7 @@ fail() {
 }
 
 case $SIZE in
-full) features=(--features compare) PROFILE=release ;;
+full) features=(--features bench) PROFILE=release ;;
 tiny) features=() BATCH=50 PROFILE=${PROFILE:-quick} ;;
 *) fail "the size is full or tiny" ;;
 esac
@@ -123,9 +123,6 @@ say "Opening the store again and looking up every acknowledged row, in the tree 
 "$FROND" check "$STORE"
 
 if [[ $SIZE == tiny ]]; then
-    say "The benches, in a size that shows only that they run"
-    "$FROND" bench iibench --rows 100000 --memory 16MB --targets frond --durability lazy \
-        --dir "$DATA/bench" --no-quiesce
     exit
 fi
 
@@ -139,7 +136,6 @@ for workload in iibench weblog; do
     esac
     say "$title, $rows rows in 70 MB of memory, $SECONDS_EACH s for each store"
     "$FROND" bench "$workload" --rows "$rows" --memory 70MB --targets frond,rocksdb,sqlite \
-        --durability lazy --dir "$DATA/bench" --no-quiesce --time-limit "$SECONDS_EACH" \
-        --json "$DATA/$workload.json" --html "$DATA/$workload.html"
+        --dir "$DATA/bench" --no-rest --time-limit "$SECONDS_EACH" --html "$DATA/$workload"
 done
-say "Charts: $PWD/$DATA/iibench.html and $PWD/$DATA/weblog.html"
+say "Charts: $PWD/$DATA/iibench/index.html and $PWD/$DATA/weblog/index.html"

@@ -1,4 +1,4 @@
-//! Links the rivals that are installed, when the feature `compare` asks for them.
+//! Links the rivals that are installed, when the feature `lab` asks for them.
 //!
 //! A rival that is missing is no build error: its target then says which package to install.
 
@@ -36,7 +36,7 @@ fn main() {
         println!("cargo:rustc-check-cfg=cfg(has_{rival})");
     }
     build_environment();
-    if std::env::var_os("CARGO_FEATURE_COMPARE").is_none() {
+    if std::env::var_os("CARGO_FEATURE_LAB").is_none() {
         return;
     }
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();

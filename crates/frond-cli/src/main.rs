@@ -4,7 +4,6 @@
 //! one line on standard error (`fail.rs` lists the exit codes).
 
 mod backup;
-mod bench;
 mod change;
 mod check;
 mod columns;
@@ -65,7 +64,17 @@ enum Command {
     Snapshot(snapshot::Args),
     Backup(backup::BackupArgs),
     Restore(backup::RestoreArgs),
-    Bench(bench::Args),
+    /// Run a workload on Frond and other stores, and compare
+    #[cfg(feature = "bench")]
+    #[command(after_help = "\
+Examples:
+  frond bench iibench --targets frond,rocksdb,sqlite
+  frond bench sizes --targets frond,sqlite")]
+    Bench(frond_lab::lab::bench::Args),
+    /// Run one cell of a bench described by JSON on standard input (internal)
+    #[cfg(feature = "bench")]
+    #[command(hide = true)]
+    Cell,
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
 }
@@ -94,7 +103,10 @@ fn main() -> ExitCode {
         Command::Snapshot(args) => snapshot::run(args),
         Command::Backup(args) => backup::backup(args),
         Command::Restore(args) => backup::restore(args),
-        Command::Bench(args) => bench::run(args),
+        #[cfg(feature = "bench")]
+        Command::Bench(args) => frond_lab::lab::bench::run(&args).map_err(bench_failed),
+        #[cfg(feature = "bench")]
+        Command::Cell => frond_lab::lab::cell().map_err(bench_failed),
         Command::Completions(args) => generate::completions(args, Frond::command()),
         Command::Man(args) => generate::man(args, Frond::command()),
     };
@@ -102,6 +114,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(fail) => fail.report(),
     }
+}
+
+#[cfg(feature = "bench")]
+fn bench_failed(failure: frond_lab::Failure) -> fail::Fail {
+    fail::Fail::Error(failure.to_string())
 }
 
 /// The parser's message without the usage text.
@@ -121,7 +138,8 @@ mod tests {
     /// Each command shows how it is used.
     #[test]
     fn help_of_each_subcommand_has_an_example() {
-        for command in super::Frond::command().get_subcommands() {
+        let command = super::Frond::command();
+        for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let line = format!("  frond {}", command.get_name());
             assert!(help.contains(&line) || command.get_name() == "help", "{}", command.get_name());

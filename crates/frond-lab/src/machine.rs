@@ -1,7 +1,6 @@
 //! Description of the machine, for the caption of every number.
 
 use std::fs;
-use std::path::Path;
 
 fn first_line(path: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
@@ -30,16 +29,4 @@ pub fn kernel() -> String {
 /// Load averages now: over one, five and fifteen minutes.
 pub fn load_average() -> String {
     first_line("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ")
-}
-
-/// Type of the file system that holds `dir`.
-pub fn file_system(dir: &Path) -> String {
-    let Ok(dir) = fs::canonicalize(dir) else { return "unknown".to_owned() };
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mounted = mounts.lines().filter_map(|line| {
-        let mut words = line.split(' ').skip(1);
-        let (point, kind) = (words.next()?, words.next()?);
-        dir.starts_with(point).then_some((point.len(), kind))
-    });
-    mounted.max_by_key(|(length, _)| *length).map_or("unknown", |(_, kind)| kind).to_owned()
 }

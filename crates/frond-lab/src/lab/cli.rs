@@ -130,7 +130,11 @@ struct RunArgs {
     dir: PathBuf,
 }
 
-fn pair(text: &str) -> std::result::Result<(String, String), String> {
+/// Splits `NAME=VALUE`.
+///
+/// # Errors
+/// There is no `=`.
+pub fn pair(text: &str) -> std::result::Result<(String, String), String> {
     let (name, value) =
         text.split_once('=').ok_or_else(|| format!("`{text}` is not NAME=VALUE"))?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))

@@ -1,43 +1,169 @@
-//! Compares what a run measured with Frond's goals, which are in `lab/goals.toml`.
+//! Goals, as data (`lab/goals.toml`), and what a run measured of them.
 //!
 //! Invariants
-//! 1. A goal is judged only if the run measured every value that it needs, Frond's and the rival's.
+//! 1. A goal is judged only if the run measured every value that it needs, the target's and the
+//!    rival's.
+//! 2. A value is compared with the best that any of an embedded rival's settings reached in the
+//!    same run: no single setting has to be best at everything.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 
 use super::exchange::short;
 use super::results::{Measured, RunInfo};
 use super::statistics::Spread;
-use crate::goals::{Goal, TARGET, all};
 
-/// Median of the goal's metric over the repeats of a target in this variant.
-fn median(goal: &Goal, measured: &[Measured], variant: &str, target: &str) -> Option<f64> {
-    let values = measured.iter().filter(|one| {
+const TEXT: &str = include_str!("../../lab/goals.toml");
+
+static ALL: LazyLock<Vec<Goal>> = LazyLock::new(|| parse(TEXT).unwrap_or_default());
+
+/// A bound for what Frond measures, or for its ratio to what a rival measures.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Goal {
+    /// What is bounded, in words.
+    what: String,
+    workload: String,
+    face: String,
+    /// Name of the step, or its first letters and `*`; empty for metrics of the whole cell.
+    step: String,
+    /// Durabilities that the goal applies to; all if empty.
+    #[serde(default)]
+    durability: Vec<String>,
+    metric: String,
+    /// The target that has to reach the goal.
+    #[serde(default = "frond")]
+    target: String,
+    /// The rival, if it is the ratio that is bounded.
+    rival: Option<String>,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+}
+
+fn frond() -> String {
+    "frond".to_owned()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Goals {
+    goal: Vec<Goal>,
+}
+
+fn parse(text: &str) -> Result<Vec<Goal>, toml::de::Error> {
+    toml::from_str::<Goals>(text).map(|goals| goals.goal)
+}
+
+/// All goals, in the order of the file.
+fn all() -> &'static [Goal] {
+    &ALL
+}
+
+impl Goal {
+    /// Whether the goal is of the step with this name.
+    fn is_of(&self, step: &str) -> bool {
+        match self.step.strip_suffix('*') {
+            Some(begin) => step.starts_with(begin),
+            None => self.step == step,
+        }
+    }
+
+    /// The bound.
+    fn bound(&self) -> f64 {
+        self.at_least.or(self.at_most).unwrap_or(f64::NAN)
+    }
+
+    /// Whether more is better.
+    fn is_floor(&self) -> bool {
+        self.at_least.is_some()
+    }
+
+    /// Whether a value, or the ratio to the rival's, reaches the bound.
+    fn is_met(&self, reached: f64) -> bool {
+        if self.is_floor() { reached >= self.bound() } else { reached <= self.bound() }
+    }
+
+    /// Compares Frond's value with the bound, and says whether it is met: `200 = 0.50 x 400 of
+    /// blackhole, wanted >= 0.5 x: met`. `rival` is the rival's name and value; `shown` formats
+    /// values.
+    fn verdict(
+        &self,
+        own: f64,
+        rival: Option<(&str, f64)>,
+        shown: impl Fn(f64) -> String,
+    ) -> (String, bool) {
+        let (reached, ratio, times) = match rival {
+            Some((name, theirs)) => {
+                let reached = own / theirs;
+                (reached, format!(" = {reached:.2} x {} of {name}", shown(theirs)), " x")
+            }
+            None => (own, String::new(), ""),
+        };
+        let sign = if self.is_floor() { ">=" } else { "<=" };
+        let is_met = self.is_met(reached);
+        let verdict = if is_met { "met" } else { "not met" };
+        let (own, bound) = (shown(own), self.bound());
+        (format!("{own}{ratio}, wanted {sign} {bound}{times}: {verdict}"), is_met)
+    }
+}
+
+/// Where values that are compared were measured: variant of the workload, and step.
+type Place<'m> = (&'m str, &'m str);
+
+/// The values of the goal's metric.
+fn of_goal<'m>(goal: &Goal, measured: &'m [Measured]) -> impl Iterator<Item = &'m Measured> {
+    measured.iter().filter(|one| {
         one.workload == goal.workload
-            && one.variant == variant
             && one.face == goal.face
             && goal.is_of(&one.step)
             && one.metric == goal.metric
-            && one.target == target
-    });
+    })
+}
+
+/// Median over the repeats of a target.
+fn median(goal: &Goal, measured: &[Measured], place: Place<'_>, target: &str) -> Option<f64> {
+    let values = of_goal(goal, measured)
+        .filter(|one| (one.variant.as_str(), one.step.as_str()) == place && one.target == target);
     let values: Vec<f64> = values.map(|one| one.value).collect();
     Spread::of(&values).map(|spread| spread.median)
 }
 
+/// The best value of a rival with any settings (Invariant 2), with the name of its target:
+/// `rocksdb-m3` is an embedded `rocksdb`.
+fn best<'m>(
+    goal: &Goal,
+    measured: &'m [Measured],
+    place: Place<'_>,
+    rival: &str,
+) -> Option<(&'m str, f64)> {
+    let is_rival = |target: &str| {
+        target
+            .strip_prefix(rival)
+            .is_some_and(|rest| rest.is_empty() || goal.face == "embedded" && rest.starts_with('-'))
+    };
+    let targets: BTreeSet<&str> = of_goal(goal, measured)
+        .map(|one| one.target.as_str())
+        .filter(|name| is_rival(name))
+        .collect();
+    let values = targets.into_iter().filter_map(|name| {
+        Some((name, median(goal, measured, place, name).filter(|value| *value > 0.0)?))
+    });
+    let sign = if goal.is_floor() { 1.0 } else { -1.0 };
+    values.max_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1)))
+}
+
 /// Formats the goal with its verdict; `None` if a value was not measured.
-fn line(goal: &Goal, measured: &[Measured], variant: &str) -> Option<String> {
-    let own = median(goal, measured, variant, TARGET)?;
+fn line(goal: &Goal, measured: &[Measured], place: Place<'_>) -> Option<String> {
+    let own = median(goal, measured, place, &goal.target)?;
     let rival = match &goal.rival {
         None => None,
-        Some(name) => {
-            let theirs = median(goal, measured, variant, name).filter(|value| *value > 0.0)?;
-            Some((name.as_str(), theirs))
-        }
+        Some(rival) => Some(best(goal, measured, place, rival)?),
     };
     let (verdict, _) = goal.verdict(own, rival, short);
-    // Goals of several tests of db_bench read alike.
-    let step =
-        if goal.workload == "dbbench" { format!(" in {}", goal.step) } else { String::new() };
+    let (_, step) = place;
+    let step = if ["", "load"].contains(&step) { String::new() } else { format!(" in {step}") };
     Some(format!("goal    {}{step}: {verdict}", goal.what))
 }
 
@@ -48,8 +174,9 @@ pub fn lines(run: &RunInfo, measured: &[Measured]) -> String {
         if !goal.durability.is_empty() && !goal.durability.contains(&run.durability) {
             continue;
         }
-        let variants: BTreeSet<&str> = measured.iter().map(|one| one.variant.as_str()).collect();
-        for line in variants.into_iter().filter_map(|variant| line(goal, measured, variant)) {
+        let places: BTreeSet<Place<'_>> =
+            of_goal(goal, measured).map(|one| (one.variant.as_str(), one.step.as_str())).collect();
+        for line in places.into_iter().filter_map(|place| line(goal, measured, place)) {
             out += &line;
             out.push('\n');
         }
@@ -59,30 +186,73 @@ pub fn lines(run: &RunInfo, measured: &[Measured]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum;
-
     use super::*;
     use crate::lab::metric;
     use crate::lab::size::Face;
     use crate::lab::{embedded, workloads};
-    use crate::workloads::Name;
+
+    fn run(durability: &str) -> RunInfo {
+        RunInfo {
+            id: 1,
+            uid: "u".to_owned(),
+            suite: "iibench".to_owned(),
+            size: "quick".to_owned(),
+            class: "host".to_owned(),
+            durability: durability.to_owned(),
+            seed: 42,
+            command: String::new(),
+            began: String::new(),
+            ended: None,
+            machine: String::new(),
+        }
+    }
 
     #[test]
     fn goals_are_of_workloads_and_metrics_that_exist() {
-        for goal in all() {
-            let is_known = match goal.face == Face::Sql.to_string() {
-                true => workloads::find(&goal.workload).is_ok(),
-                false => embedded::find(&goal.workload).is_ok(),
-            };
-            // The others are judged by `frond bench`, which has its own names.
-            let is_own = Name::from_str(&goal.workload, false).is_ok();
-            assert!(is_known || is_own, "{goal:?}");
-            assert!(!is_known || metric::find(&goal.metric).is_some(), "{goal:?}");
-            if is_known && goal.face == Face::Embedded.to_string() && goal.workload == "dbbench" {
+        let goals = parse(TEXT).expect("a right file");
+        assert!(goals.len() > 20);
+        for goal in goals {
+            assert!(goal.at_least.is_some() != goal.at_most.is_some(), "{goal:?}");
+            assert!(goal.bound() > 0.0 && metric::find(&goal.metric).is_some(), "{goal:?}");
+            match goal.face == Face::Sql.to_string() {
+                true => drop(workloads::find(&goal.workload).expect("a workload")),
+                false => drop(embedded::find(&goal.workload).expect("an embedded workload")),
+            }
+            if goal.workload == "dbbench" {
                 let steps = embedded::find("dbbench").map(|entry| entry.params[0].defaults[0]);
                 assert!(steps.is_ok_and(|steps| steps.split(',').any(|step| step == goal.step)));
             }
         }
+    }
+
+    #[test]
+    fn every_step_is_compared_with_the_best_setting_of_the_rival() {
+        let one = |target: &str, step: &str, value| Measured {
+            workload: "txn".to_owned(),
+            variant: String::new(),
+            face: "embedded".to_owned(),
+            target: target.to_owned(),
+            repeat: 1,
+            step: step.to_owned(),
+            metric: "ops_s".to_owned(),
+            value,
+            memory_b: 0,
+        };
+        let measured = [
+            one("frond", "put-16", 150.0),
+            one("rocksdb", "put-16", 60.0),
+            one("rocksdb-m3", "put-16", 100.0),
+            one("rocksdbx", "put-16", 1e9),
+            one("frond", "put-1", 200.0),
+            one("rocksdb", "put-1", 100.0),
+            one("frond", "get-1", 7.0),
+        ];
+        let text = lines(&run("lazy"), &measured);
+        let expected = [
+            "goal    transactions/s in put-1: 200 = 2.00 x 100 of rocksdb, wanted >= 2 x: met",
+            "goal    transactions/s in put-16: 150 = 1.50 x 100 of rocksdb-m3, wanted >= 2 x: not met",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -105,19 +275,6 @@ mod tests {
             one("frond", "", "disk_b_row", 25.0),
             one("innodb-4k", "", "disk_b_row", 49.0),
         ];
-        let run = |durability: &str| RunInfo {
-            id: 1,
-            uid: "u".to_owned(),
-            suite: "iibench".to_owned(),
-            size: "quick".to_owned(),
-            class: "host".to_owned(),
-            durability: durability.to_owned(),
-            seed: 42,
-            command: String::new(),
-            began: String::new(),
-            ended: None,
-            machine: String::new(),
-        };
         let text = lines(&run("lazy"), &measured);
         let expected = [
             "goal    rows/s at the end: 200 = 0.50 x 400 of blackhole, wanted >= 0.5 x: met",

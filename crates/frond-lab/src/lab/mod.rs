@@ -10,6 +10,7 @@
 //! A workload is a file below `workloads/` and a line in its registry. A SQL target is a file below
 //! `lab/targets/`. A metric is a line in `metric.rs`. docs/lab.md shows one of each.
 
+pub mod bench;
 mod cell;
 mod cli;
 mod compare;
@@ -19,6 +20,7 @@ mod exchange;
 mod goals;
 pub mod machine;
 pub mod metric;
+mod order;
 mod params;
 mod progress;
 pub mod report;
@@ -27,7 +29,7 @@ mod run;
 mod size;
 mod sql;
 mod statistics;
-mod steps;
+mod step;
 mod storage;
 mod suggest;
 mod suites;
@@ -37,4 +39,5 @@ mod time;
 mod version;
 mod workloads;
 
+pub use cell::main as cell;
 pub use cli::main;

@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::cell::{Order, URL};
 use super::embedded::{Allowances, Generators, NULL, OF_CLIENTS, PEAK};
 use super::machine::{
     self, Volume,
     virtual_disk::{self, Kind},
 };
+use super::order::{Order, URL};
 use super::progress::Progress;
 use super::results::{CellKey, CellResult, Database, RunHead, State};
 use super::size::{Durability, Face, Size};

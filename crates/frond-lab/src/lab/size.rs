@@ -25,8 +25,10 @@ pub enum Size {
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
     /// After a sync: it survives power loss.
+    #[value(alias = "sync")]
     Safe,
     /// After a write: it survives the death of the process, and is synced each second.
+    #[value(alias = "os")]
     Relaxed,
     /// Written and synced each second.
     Lazy,

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::cell::Order;
 use super::machine::class::{self, Class};
 use super::machine::doctor::{self, State as Found};
 use super::machine::virtual_disk::{Kind, Options, PROCESS_IOS_MAX};
 use super::machine::{self, IoLimits, Limits, VirtualDisk};
+use super::order::Order;
 use super::results::{CellResult, Database};
 use super::run::Request;
 use super::size::{Face, Size};

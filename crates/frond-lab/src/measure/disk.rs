@@ -1,6 +1,5 @@
 //! Allocated bytes of a directory: holes do not count, preallocated blocks do.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -88,20 +87,6 @@ fn matches(path: &str, patterns: &[String]) -> bool {
     })
 }
 
-/// Returns the allocated bytes of the files directly in `dir`, by their names without numbers:
-/// `log.frond`, `sst`.
-pub fn allocated_by_kind(dir: &Path) -> BTreeMap<String, u64> {
-    let mut kinds = BTreeMap::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let words = name.split(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-        let kind: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-        let bytes = entry.metadata().map_or(0, |data| data.blocks() * 512);
-        *kinds.entry(kind.join(".")).or_insert(0) += bytes;
-    }
-    kinds
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,20 +139,6 @@ mod tests {
             assert_eq!(space.bytes(), 2 * 8192 + 4096);
             assert!(Space::whole(dir.path()).bytes() > 1 << 20);
         }
-        Ok(())
-    }
-
-    #[test]
-    fn files_are_summed_by_kind() -> std::io::Result<()> {
-        let dir = tempfile::tempdir()?;
-        for name in ["000018.sst", "000019.sst", "MANIFEST-000005", "log-0000000001.frond"] {
-            let file = std::fs::File::create(dir.path().join(name))?;
-            file.write_all_at(&[1; 8192], 0)?;
-            file.sync_all()?;
-        }
-        let kinds = allocated_by_kind(dir.path());
-        assert_eq!(kinds.keys().collect::<Vec<_>>(), ["MANIFEST", "log.frond", "sst"]);
-        assert_eq!(kinds["sst"], 2 * kinds["MANIFEST"]);
         Ok(())
     }
 }

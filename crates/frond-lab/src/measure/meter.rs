@@ -85,8 +85,6 @@ pub struct Taken {
     pub ops: u64,
     /// Duration, seconds.
     pub seconds: f64,
-    /// Whether the step ended before all planned operations were done.
-    pub stopped: bool,
     /// Resource use of the measured process.
     pub usage: Usage,
     /// CPU of the client threads, seconds.
@@ -333,33 +331,17 @@ fn new_histogram() -> Histogram<u64> {
 }
 
 impl Client<'_> {
-    /// Runs one request that does `ops` operations and records its latency.
-    #[inline]
-    pub fn time<T>(&mut self, ops: u64, request: impl FnOnce() -> T) -> T {
-        let begin = Instant::now();
-        self.finish(begin, ops, request())
-    }
-
-    /// Runs one request and counts its latency from the time it was due, so that a stall is charged
-    /// to every request that it delayed.
-    pub fn time_from<T>(&mut self, due: Instant, request: impl FnOnce() -> T) -> T {
-        let result = request();
-        self.finish(due, 1, result)
-    }
-
     /// Returns this client with its CPU counted from the point where its thread had used `cpu_s`.
     pub fn with_cpu_from(mut self, cpu_s: f64) -> Self {
         self.cpu_s = self.cpu_s.map(|_| cpu_s);
         self
     }
 
-    /// Records a request that started at `begin`, has just ended, and did `ops` operations.
-    pub fn finish_at(&mut self, begin: Instant, ops: u64) {
-        self.finish(begin, ops, ());
-    }
-
+    /// Records a request that started at `begin`, has just ended, and did `ops` operations. A
+    /// request that was due earlier starts then, so that a stall is charged to every request that
+    /// it delayed.
     #[inline]
-    fn finish<T>(&mut self, begin: Instant, ops: u64, result: T) -> T {
+    pub fn finish_at(&mut self, begin: Instant, ops: u64) {
         let end = Instant::now();
         let ns = end.saturating_duration_since(begin).as_nanos() as u64;
         self.latencies.saturating_record(ns);
@@ -374,7 +356,6 @@ impl Client<'_> {
         if self.meter.deadline.is_some_and(|deadline| end >= deadline) {
             self.meter.stopped.store(true, Ordering::Relaxed);
         }
-        result
     }
 
     /// Counts operations that are too many to time one by one (rows of a scan).
@@ -419,17 +400,8 @@ pub fn faults_of_second_half(samples: &[Sample]) -> Option<f64> {
 /// Reads the I/O of the device that is counted for the measured process, if it is counted.
 pub type Io<'i> = &'i (dyn Fn() -> Option<IoCount> + Sync);
 
-/// Runs a step and measures it.
-pub fn run(plan: &Plan, body: impl FnOnce(&Meter) -> Result<()>) -> Result<Taken> {
-    run_counting(plan, &|| None, body)
-}
-
 /// Runs a step and measures it, including the I/O of the device.
-pub fn run_counting(
-    plan: &Plan,
-    io: Io<'_>,
-    body: impl FnOnce(&Meter) -> Result<()>,
-) -> Result<Taken> {
+pub fn run(plan: &Plan, io: Io<'_>, body: impl FnOnce(&Meter) -> Result<()>) -> Result<Taken> {
     plan.subject.reset_rss_peak();
     let meter = Meter::new(plan);
     let begin = plan.subject.usage_with_switches();
@@ -455,7 +427,6 @@ pub fn run_counting(
     Ok(Taken {
         ops,
         seconds,
-        stopped: ops < plan.planned,
         usage,
         client_cpu_s: meter.client_cpu_ns.into_inner() as f64 / 1e9,
         meter_cpu_s: sampled.meter_cpu_s,
@@ -482,21 +453,21 @@ mod tests {
 
     #[test]
     fn operations_of_all_clients_are_counted_and_side_clients_are_not() {
-        let taken = run(&plan(300, None), |meter| {
+        let taken = run(&plan(300, None), &|| None, |meter| {
             std::thread::scope(|scope| {
                 for _ in 0..3 {
                     scope.spawn(|| {
                         let mut client = meter.client("put");
-                        (0..10).for_each(|_| client.time(10, || ()));
+                        (0..10).for_each(|_| client.finish_at(Instant::now(), 10));
                     });
                 }
                 let mut side = meter.side_client("get");
-                (0..7).for_each(|_| side.time(1, || ()));
+                (0..7).for_each(|_| side.finish_at(Instant::now(), 1));
             });
             Ok(())
         });
         let taken = taken.expect("nothing fails");
-        assert_eq!((taken.ops, taken.stopped), (300, false));
+        assert_eq!(taken.ops, 300);
         assert_eq!(taken.latencies["put"].len(), 30);
         assert_eq!(taken.latencies["get"].len(), 7);
         assert_eq!(taken.marks.last().map(|mark| mark.ops), Some(300));
@@ -504,11 +475,11 @@ mod tests {
 
     #[test]
     fn requests_of_a_named_kind_are_counted_each_second() {
-        let taken = run(&plan(30, None), |meter| {
+        let taken = run(&plan(30, None), &|| None, |meter| {
             let (mut puts, mut gets) = (meter.client("put"), meter.further_client("get"));
             for _ in 0..3 {
-                puts.time(10, || ());
-                gets.time(1, || ());
+                puts.finish_at(Instant::now(), 10);
+                gets.finish_at(Instant::now(), 1);
             }
             Ok(())
         });
@@ -519,9 +490,9 @@ mod tests {
 
     #[test]
     fn marks_are_bounded_for_any_number_of_operations() {
-        let taken = run(&plan(MARKS, None), |meter| {
+        let taken = run(&plan(MARKS, None), &|| None, |meter| {
             let mut client = meter.client("put");
-            (0..100 * MARKS).for_each(|_| client.time(1, || ()));
+            (0..100 * MARKS).for_each(|_| client.finish_at(Instant::now(), 1));
             Ok(())
         });
         let marks = taken.expect("nothing fails").marks;
@@ -532,15 +503,15 @@ mod tests {
 
     #[test]
     fn deadline_stops_a_step_and_its_progress_is_kept() {
-        let taken = run(&plan(u64::MAX, Some(Instant::now())), |meter| {
+        let taken = run(&plan(u64::MAX, Some(Instant::now())), &|| None, |meter| {
             let mut client = meter.client("put");
             while client.go_on() {
-                client.time(1, || ());
+                client.finish_at(Instant::now(), 1);
             }
             Ok(())
         });
         let taken = taken.expect("nothing fails");
-        assert!(taken.stopped && taken.ops == 1, "{taken:?}");
+        assert_eq!(taken.ops, 1, "{taken:?}");
     }
 
     #[test]

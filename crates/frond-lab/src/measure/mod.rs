@@ -15,15 +15,15 @@ mod process;
 mod recent;
 mod series;
 
-pub use disk::{Space, allocated_by_kind, allocated_bytes};
+pub use disk::{Space, allocated_bytes};
 pub use group::{
     Agreement, Controller, CpuCount, DeviceNumber, Group, IoCount, IoLimits, IoScope, Limits,
     MemoryCount, Owner, Reading, Refusal, Version, crosscheck, crosscheck_io, io_limits_of,
     limit_io_of, place,
 };
-pub use meter::{Client, Meter, Plan, Sample, Taken, faults_of_second_half, run, run_counting};
+pub use meter::{Client, Meter, Plan, Taken, faults_of_second_half, run};
 pub use process::{Subject, Usage, thread_cpu_s};
-pub use series::{Mark, evenness, exit_velocity, rates, seconds_at};
+pub use series::{Mark, evenness, exit_velocity, rates};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

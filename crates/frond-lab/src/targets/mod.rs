@@ -27,11 +27,10 @@ mod sqlite;
 mod tidesdb;
 
 pub use connection::{Attempt, Begin, Clients, Connection, Direction, Span, Stop, Visit};
-pub use registry::{Share, TargetName, available, environment, open};
+pub use registry::{TargetName, available, environment, open};
 
 use std::path::PathBuf;
 
-use crate::results::PartSize;
 use crate::schema::Table;
 use crate::size::Bytes;
 
@@ -95,6 +94,21 @@ pub struct Setup {
 /// A number about the engine, with its unit in the name.
 pub type Counter = (String, f64);
 
+/// Size of a column of a table or index, or of what is stored in addition to the columns.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PartSize {
+    /// Keyspace: the name of the table or index.
+    pub keyspace: String,
+    /// Column.
+    pub part: String,
+    /// Raw bytes per row, as given; 0 for what is not part of a row.
+    pub raw_b_row: f64,
+    /// Stored bytes per row.
+    pub b_row: f64,
+    /// The encoding: the most frequent one, and how many others there are.
+    pub encoding: String,
+}
+
 /// A store under test.
 pub trait Target: Send + Sync {
     /// Returns the engine and its version.
@@ -110,6 +124,11 @@ pub trait Target: Send + Sync {
     /// Rewrites everything into its smallest form. Returns false if the store cannot do this.
     fn compact(&self) -> Result<bool> {
         Ok(false)
+    }
+    /// Whether transactions lock the rows that they read for update, so that no commit meets a
+    /// conflict.
+    fn locks_rows(&self) -> bool {
+        true
     }
     /// Returns the engine's counters: growing since the open, or current states.
     fn counters(&self) -> Vec<Counter> {

@@ -25,7 +25,7 @@ pub enum TargetName {
     Null,
 }
 
-/// A size, or a fraction of the memory: `16MB`, `m/6`.
+/// A size, or a fraction of the memory: `16MB`, `m6`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Share {
     /// The memory divided by this.
@@ -48,7 +48,7 @@ impl FromStr for Share {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text.strip_prefix("m/").or_else(|| text.strip_prefix("M/")) {
+        match text.strip_prefix('m') {
             Some(n) => n.parse().map(Self::Fraction).map_err(|_| format!("`{text}` is no share")),
             None => text.parse().map(Self::Fixed),
         }
@@ -101,9 +101,10 @@ impl FromStr for TargetName {
             "lmdb" => Ok(Self::Lmdb),
             "tidesdb" => Ok(Self::TidesDb),
             "null" => Ok(Self::Null),
-            _ => Err(format!(
-                "unknown target `{text}` (frond, rocksdb, sqlite, lmdb, tidesdb, null)"
-            )),
+            _ => match text.strip_prefix("rocksdb-") {
+                Some(share) => share.parse().map(|share| Self::RocksDb(Some(share))),
+                None => Err(format!("unknown target `{text}`")),
+            },
         }
     }
 }
@@ -111,12 +112,9 @@ impl FromStr for TargetName {
 /// The error for a rival that is not built in.
 #[allow(dead_code)] // unused where every rival is built in
 fn absent(name: &str, package: &str) -> Failure {
-    let why = if cfg!(feature = "compare") {
-        format!("its library was not found when frond was built: `apt-get install {package}`")
-    } else {
-        format!("this frond was built without rivals: `apt-get install {package}`")
-    };
-    Failure(format!("target {name}: {why}, then build with `--features compare`"))
+    Failure(format!(
+        "target {name}: its library was not found when this program was built: `apt-get install {package}`, then build again"
+    ))
 }
 
 /// Fails if the target is not built in; the error names the missing package.

@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use super::worker::{Ledger, Worker};
 use crate::decode;
+use crate::lab::device_io;
 use crate::lab::machine::class::Confined;
 use crate::lab::results::{CellResult, CounterSample, State, StepResult};
-use crate::lab::sql::{Arrivals, Step, Tally, growth, warm_up};
-use crate::lab::{device_io, steps};
+use crate::lab::step::measured::growth;
+use crate::lab::step::{Arrivals, Step, Tally, measured, warm_up};
 use crate::measure::{self, Plan, Space, Subject, Taken};
 use crate::schema::{Checksum, EncodedRow, Table, Value};
 use crate::targets::{Clients, Durability, Failure, Result, Span, Target, Visit};
@@ -39,7 +40,8 @@ type Body<'b> = &'b dyn Fn(&mut Worker<'_>) -> Result<()>;
 
 /// Runs the steps of one cell against its store.
 pub struct Bench<'t> {
-    target: &'t dyn Target,
+    /// The store.
+    pub target: &'t dyn Target,
     tables: &'t [Table],
     /// How this process is limited and counted.
     confined: &'t Confined,
@@ -57,6 +59,8 @@ pub struct Bench<'t> {
     same_rows: bool,
     /// Whether the time limit or Ctrl-C ended a step.
     is_cut: bool,
+    /// Whether the size of the last step is to be taken once the store is closed.
+    pub(super) is_compacted: bool,
 }
 
 impl<'t> Bench<'t> {
@@ -72,7 +76,7 @@ impl<'t> Bench<'t> {
         let deadline = time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let rest_max =
             time_limit.map_or(REST_MAX, |limit| REST_MAX.min(Duration::from_secs(3 * limit)));
-        let (result, wrote, same_rows, is_cut) = (CellResult::default(), None, true, false);
+        let (result, wrote, same_rows) = (CellResult::default(), None, true);
         Self {
             target,
             tables,
@@ -85,7 +89,8 @@ impl<'t> Bench<'t> {
             ledger: Ledger::default(),
             wrote,
             same_rows,
-            is_cut,
+            is_cut: false,
+            is_compacted: false,
         }
     }
 
@@ -219,7 +224,7 @@ impl<'t> Bench<'t> {
         let counting_s = Mutex::new(0.0);
         confined.reset_memory_peak();
         let before = confined.counts();
-        let mut taken = measure::run_counting(&plan, &|| confined.io(), |meter| {
+        let mut taken = measure::run(&plan, &|| confined.io(), |meter| {
             let run = |index: u64, is_beside, body: Body<'_>| -> Result<()> {
                 let cpu_s = measure::thread_cpu_s();
                 let connection = target.connect(clients)?;
@@ -300,9 +305,9 @@ impl<'t> Bench<'t> {
         let syncs: Vec<String> =
             SYNCS.iter().find(known).map(|name| (*name).to_owned()).into_iter().collect();
         let (keeps_rows, changed) = (self.keeps_rows(), tally.changed_bytes);
-        let mut made = steps::result(step, taken, &counters, &syncs, keeps_rows, changed)?;
+        let mut made = measured::result(step, taken, &counters, &syncs, keeps_rows, changed)?;
         made.counters = counters;
-        steps::sampling(&mut made.metrics, taken.meter_cpu_s, taken.usage.cpu_s);
+        measured::sampling(&mut made.metrics, taken.meter_cpu_s, taken.usage.cpu_s);
         let ops = taken.ops.max(1) as f64;
         let foreground = taken.client_cpu_s * 1e6 / ops;
         let all = taken.usage.cpu_s * 1e6 / ops;
@@ -354,7 +359,7 @@ impl<'t> Bench<'t> {
         let paid = Subject::Own.usage().since(&before);
         let seconds = begin.elapsed().as_secs_f64() - f64::from(still);
         if let Some(step) = self.wrote.take().and_then(|at| self.result.steps.get_mut(at)) {
-            steps::charge_rest(step, &paid, seconds);
+            measured::charge_rest(step, &paid, seconds);
             let rested = last.1.max(1) as f64;
             step.metrics.insert("flushed_over_rested".to_owned(), flushed as f64 / rested);
         }
@@ -375,7 +380,20 @@ impl<'t> Bench<'t> {
         }
         let (name, space) = (self.size_name(), self.space());
         if let Some(step) = self.result.steps.last_mut() {
-            steps::size(&mut step.metrics, name, &space, live);
+            measured::size(&mut step.metrics, name, &space, live);
+        }
+        Ok(())
+    }
+
+    /// Ends a cell that is a load alone: the store rewrites everything into its smallest form, if
+    /// it can, and the step's size is that after the store was closed.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn compact(&mut self) -> Result<()> {
+        self.is_compacted = self.keeps_rows() && self.with_rest && !measure::is_interrupted();
+        if self.is_compacted {
+            self.target.compact()?;
         }
         Ok(())
     }
@@ -445,6 +463,10 @@ impl<'t> Bench<'t> {
                 inserted.hex()
             );
             self.result.verify(&format!("{name} as inserted"), said[0] == inserted, detail);
+        }
+        let raw: u64 = said.iter().map(|sum| sum.bytes).sum();
+        if let Some(step) = self.result.steps.last_mut().filter(|_| is_fixed && count > 0) {
+            step.metrics.insert("raw_b_row".to_owned(), raw as f64 / count as f64);
         }
         if is_fixed && !self.is_cut {
             let fact = format!("{count} rows, sum {}", said[0].hex());

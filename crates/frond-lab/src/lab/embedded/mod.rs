@@ -20,16 +20,16 @@ pub use generator::{Generators, NULL, OF_CLIENTS};
 pub use rows::{Batch, Rows, missing};
 pub use worker::Worker;
 
-use super::cell::Order;
 use super::machine::Class;
 use super::machine::class::Confined;
+use super::order::Order;
 use super::params::{Param, Params};
 use super::results::{CellResult, State};
 use super::size::Durability;
-use super::steps;
+use super::step::measured;
 use super::suggest::unknown;
 use super::version;
-use super::workloads::{dbbench, iibench, linkbench, queue, tpcc, weblog, ycsb};
+use super::workloads::{dbbench, iibench, linkbench, load, queue, tpcc, txn, weblog, ycsb};
 use crate::measure;
 use crate::schema::Table;
 use crate::size::Bytes;
@@ -49,6 +49,13 @@ pub trait Workload {
     /// Whether there are transactions that read what they write. Loads and batches need none.
     fn has_transactions(&self) -> bool {
         true
+    }
+    /// Makes what the clients need, before the memory of the store is limited.
+    ///
+    /// # Errors
+    /// Something cannot be read.
+    fn prepare(&mut self) -> Result<()> {
+        Ok(())
     }
     /// Runs the steps and verifies their results; returns the number of live rows at the end, and
     /// their bytes.
@@ -84,6 +91,8 @@ pub const ALL: &[Entry] = &[
     tpcc::EMBEDDED,
     dbbench::EMBEDDED,
     queue::EMBEDDED,
+    load::EMBEDDED,
+    txn::EMBEDDED,
 ];
 
 /// Finds a workload by name.
@@ -111,10 +120,8 @@ pub fn target(name: &str) -> Result<TargetName> {
             return Err(Failure(format!("embedded target {base} has no versions: only frond has")));
         }
     };
-    if !TARGETS.contains(&base) {
-        return Err(unknown("embedded target", base, &TARGETS));
-    }
-    let target = base.parse::<TargetName>().map_err(Failure)?;
+    let target =
+        base.parse::<TargetName>().map_err(|_| unknown("embedded target", base, &TARGETS))?;
     targets::available(target)?;
     Ok(target)
 }
@@ -217,6 +224,7 @@ fn run_workload(
     is_confined: bool,
 ) -> Result<CellResult> {
     let (name, memory, class) = (target(&order.target)?, order.memory()?, order.storage_class()?);
+    workload.prepare()?;
     let confined = match is_confined {
         true => confine(order, &class)?,
         false => Confined::default(),
@@ -226,7 +234,10 @@ fn run_workload(
     let setup = Setup {
         dir: order.dir.clone(),
         memory: Bytes(memory),
-        write_buffer: None,
+        write_buffer: match name {
+            TargetName::RocksDb(share) => share.map(|share| share.of(Bytes(memory))),
+            _ => None,
+        },
         durability: class_of(order.durability)?,
         tables: tables.clone(),
         unique: workload.is_unique(),
@@ -237,7 +248,7 @@ fn run_workload(
     let dir = order.dir.clone();
     let mut bench = Bench::new(store.as_ref(), &tables, &confined, dir, seconds, order.with_rest);
     let outcome = workload.run(&mut bench);
-    let size_name = bench.size_name();
+    let (size_name, is_compacted) = (bench.size_name(), bench.is_compacted);
     let mut result = bench.into_result();
     result.version = store.version();
     result.settings.extend(store.settings());
@@ -254,7 +265,10 @@ fn run_workload(
     };
     if keeps_rows {
         let space = measure::Space::whole(&order.dir);
-        steps::size(&mut result.metrics, size_name, &space, live);
+        measured::size(&mut result.metrics, size_name, &space, live);
+        if let Some(step) = result.steps.last_mut().filter(|_| is_compacted) {
+            measured::size(&mut step.metrics, size_name, &space, live);
+        }
     }
     if keeps_rows
         && !measure::is_interrupted()
@@ -269,8 +283,8 @@ fn run_workload(
 mod tests {
     use super::testing::order;
     use super::*;
-    use crate::lab::cell::MEMORY_MIN;
     use crate::lab::metric;
+    use crate::lab::order::MEMORY_MIN;
     use crate::lab::size::Size;
 
     #[test]
@@ -284,25 +298,11 @@ mod tests {
             }
         }
         assert!(check(&order("iibench", "rockdb", Size::Tiny, "d".as_ref())).is_err());
+        assert_eq!(target("rocksdb-m3").is_ok(), target("rocksdb").is_ok(), "a write buffer");
+        assert!(target("rocksdb-m").is_err() && target("rocksdb-3 parsecs").is_err());
         let unsafe_one = order("ycsb", "frond", Size::Tiny, "d".as_ref());
         let durability = Durability::HistUnsafe;
         assert!(check(&Order { durability, ..unsafe_one }).is_err());
-    }
-
-    /// Measures what a read costs with its generator, the meter and the target that does nothing:
-    /// it should be below 0.5 µs in a release build, 2 million reads per second.
-    /// `cargo test -r -p frond-lab --features lab --lib -- --ignored --nocapture null_target`
-    #[test]
-    #[ignore = "it measures, and asserts nothing"]
-    fn null_target_reads_a_second() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let changes = [("mixes", "C"), ("threads", "1"), ("seconds", "3"), ("records", "20000")];
-        let mut workload = testing::make("ycsb", &changes);
-        let order = order("ycsb", "null", Size::Tiny, dir.path());
-        let result = run_workload(workload.as_mut(), &order, false).expect("it runs");
-        let metrics = &testing::step_of(&result, "C threads=1").metrics;
-        let [rate, cpu] = ["ops_s", "cpu_fg_us_op"].map(|name| metrics[name]);
-        println!("{rate:.0} a second, {cpu:.3} µs of CPU each");
     }
 
     #[test]

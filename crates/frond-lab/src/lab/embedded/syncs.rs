@@ -5,8 +5,8 @@
 use super::bench::SYNCS;
 use super::rows::Rows;
 use super::{class_of, library_of, target};
-use crate::lab::cell::Order;
 use crate::lab::machine::class::Confined;
+use crate::lab::order::Order;
 use crate::lab::results::CellResult;
 use crate::lab::size::Durability;
 use crate::lab::syncs::{self, Counts};

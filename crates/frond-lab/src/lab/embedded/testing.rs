@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{TARGETS, Workload, find, run_workload, target};
-use crate::lab::cell::Order;
 use crate::lab::metric;
+use crate::lab::order::Order;
 use crate::lab::params::Params;
 use crate::lab::results::{CellResult, State, StepResult};
 use crate::lab::size::{Durability, Face, Size};

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use super::Batch;
-use crate::lab::sql::{Arrivals, Pace, Tally};
+use crate::lab::step::{Arrivals, Pace, Tally};
 use crate::measure::{Client, Meter};
 use crate::schema::{Checksum, Keyspace};
 use crate::targets::{Attempt, Begin, Connection, Result, Stop};

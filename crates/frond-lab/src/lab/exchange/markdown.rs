@@ -10,7 +10,7 @@ use crate::lab::workloads;
 use crate::targets::Result;
 
 /// Metrics that the tables show, in order, after the one by which the workload is compared.
-const SHOWN: [&str; 12] = [
+const SHOWN: [&str; 18] = [
     "ops_s",
     "exit_velocity",
     "p50_us",
@@ -23,6 +23,12 @@ const SHOWN: [&str; 12] = [
     "rd_b_op",
     "disk_b_row",
     "disk_b",
+    "raw_b_row",
+    "columns_b_row",
+    "random_b_row",
+    "held_rate",
+    "held_growth",
+    "client_ratio",
 ];
 
 /// Formats a number with three significant digits, in thousands or millions where it is large.

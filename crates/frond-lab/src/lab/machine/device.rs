@@ -186,7 +186,6 @@ mod tests {
     fn a_volume_matches_what_the_kernel_reports() -> Result<()> {
         let volume = Volume::of(Path::new(env!("CARGO_MANIFEST_DIR")))?;
         assert!(volume.dir.starts_with(&volume.mount_point));
-        assert_eq!(volume.file_system, crate::machine::file_system(&volume.dir));
         assert!(volume.free_b > 0 && volume.free_b <= volume.size_b, "{volume:?}");
         assert!(volume.options.split(',').any(|option| option == "rw"), "{}", volume.options);
         if let Some(disk) = &volume.disk {

@@ -6,7 +6,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::arrivals::Arrivals;
 use super::counters::{self, Counted};
 use super::own::Own;
 use super::promises::{verify_memory, verify_syncs};
@@ -15,18 +14,17 @@ use super::rest::{self, Rested};
 use super::server::{Place, Running};
 use super::session::Session;
 use super::settings;
-use super::step::Step;
 use super::sum::Ledger;
 use super::verify::{Expected, verify_table};
-use super::warm_up;
-use super::worker::{Connect, Tally, Worker};
+use super::worker::{Connect, Worker};
+use crate::lab::device_io;
 use crate::lab::machine::Class;
 use crate::lab::machine::virtual_disk::Kind;
 use crate::lab::results::{CellResult, State, StepResult};
 use crate::lab::size::Durability;
+use crate::lab::step::{Arrivals, Step, Tally, measured, warm_up};
 use crate::lab::syncs::Counts;
 use crate::lab::target::SqlTarget;
-use crate::lab::{device_io, steps};
 use crate::measure::{self, Plan, Space};
 use crate::targets::{Failure, Result};
 
@@ -346,7 +344,7 @@ impl Bench {
         let confined = &running.confined;
         confined.reset_memory_peak();
         let before = confined.counts();
-        let taken = measure::run_counting(&plan, &|| confined.io(), |meter| {
+        let taken = measure::run(&plan, &|| confined.io(), |meter| {
             std::thread::scope(|scope| {
                 let watching = scope.spawn(|| {
                     let samples = match is_warm_up {
@@ -415,11 +413,11 @@ impl Bench {
         let tally = tally.into_inner().unwrap_or_default();
         let SqlTarget { syncs, keeps_rows, .. } = &self.target;
         let changed = tally.changed_bytes;
-        let mut made = steps::result(step, &taken, &counters, syncs, *keeps_rows, changed)?;
+        let mut made = measured::result(step, &taken, &counters, syncs, *keeps_rows, changed)?;
         made.counters = counters::changes(counters);
         device_io::add(&mut made.metrics, (before.as_ref(), after.as_ref()), &taken.usage);
         let all_cpu_s = taken.usage.cpu_s + taken.client_cpu_s;
-        steps::sampling(&mut made.metrics, taken.meter_cpu_s + counting_s, all_cpu_s);
+        measured::sampling(&mut made.metrics, taken.meter_cpu_s + counting_s, all_cpu_s);
         for (name, n) in [
             ("errors_deadlock", tally.deadlock),
             ("errors_lock_timeout", tally.lock_timeout),
@@ -453,7 +451,7 @@ impl Bench {
         self.extend_limit(begin.elapsed());
         let Rested { paid, seconds } = rested?;
         if let Some(step) = self.wrote.take().and_then(|at| self.result.steps.get_mut(at)) {
-            steps::charge_rest(step, &paid, seconds);
+            measured::charge_rest(step, &paid, seconds);
         }
         Ok(())
     }
@@ -471,7 +469,7 @@ impl Bench {
         }
         let name = self.size_name();
         if let (Some(space), Some(step)) = (&self.space, self.result.steps.last_mut()) {
-            steps::size(&mut step.metrics, name, space, live);
+            measured::size(&mut step.metrics, name, space, live);
         }
         Ok(())
     }
@@ -580,7 +578,7 @@ impl Bench {
         running.stop()?;
         let Some(files) = files.filter(|_| self.target.keeps_rows) else { return Ok(self.result) };
         if let Some(space) = &self.space {
-            steps::size(&mut self.result.metrics, size_name, space, live);
+            measured::size(&mut self.result.metrics, size_name, space, live);
         }
         if self.target.is_frond() && !measure::is_interrupted() {
             match frond::check(&files, frond::CheckMode::Full, frond::io::Env::real()) {

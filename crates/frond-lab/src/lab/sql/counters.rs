@@ -284,13 +284,6 @@ fn distinct(mut found: Vec<(String, f64)>) -> Vec<(String, f64)> {
     found
 }
 
-/// Growth of a counter from the first sample to the last.
-pub fn growth(samples: &[CounterSample], name: &str) -> Option<f64> {
-    let mut of_name = samples.iter().filter(|sample| sample.name.eq_ignore_ascii_case(name));
-    let first = of_name.next()?.value;
-    Some(of_name.next_back()?.value - first)
-}
-
 /// Drops samples that repeat the previous value of their counter, and zeros at its start. The rest
 /// is stored.
 pub fn changes(samples: Vec<CounterSample>) -> Vec<CounterSample> {
@@ -305,6 +298,7 @@ pub fn changes(samples: Vec<CounterSample>) -> Vec<CounterSample> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::step::measured::growth;
 
     fn named(expected: &[(&str, f64)]) -> Vec<(String, f64)> {
         expected.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()

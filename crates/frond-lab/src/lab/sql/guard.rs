@@ -128,7 +128,8 @@ mod tests {
     use crate::lab::machine::class;
     use crate::lab::results::State;
     use crate::lab::size::Durability;
-    use crate::lab::sql::{Bench, Conditions, Place, Step};
+    use crate::lab::sql::{Bench, Conditions, Place};
+    use crate::lab::step::Step;
     use crate::lab::target::SqlTarget;
 
     #[test]

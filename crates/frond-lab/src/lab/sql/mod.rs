@@ -6,7 +6,6 @@
 //! 2. Deadlocks and lock timeouts are counted and retried, and duplicate keys are counted; any
 //!    other error ends the cell.
 
-mod arrivals;
 mod bench;
 mod counters;
 mod guard;
@@ -19,20 +18,15 @@ mod rest;
 mod server;
 mod session;
 mod settings;
-mod step;
 mod sum;
 #[cfg(test)]
 mod tests;
 mod verify;
-pub mod warm_up;
 mod worker;
 
-pub use arrivals::{Arrivals, Pace};
 pub use bench::{Bench, Beside, Conditions};
-pub use counters::growth;
 pub use insert::{InsertText, push_hexadecimal};
 pub use server::Place;
 pub use session::{Session, SqlResult, Statement, Value, number_of, text_of};
-pub use step::Step;
 pub use sum::RowSum;
-pub use worker::{Connect, Tally, Worker};
+pub use worker::{Connect, Worker};

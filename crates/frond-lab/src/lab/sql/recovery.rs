@@ -92,7 +92,8 @@ mod tests {
     use crate::lab::machine::class;
     use crate::lab::results::{CellResult, State};
     use crate::lab::size::Durability;
-    use crate::lab::sql::{Bench, Conditions, InsertText, Place, Step};
+    use crate::lab::sql::{Bench, Conditions, InsertText, Place};
+    use crate::lab::step::Step;
     use crate::lab::target::SqlTarget;
 
     /// The result of a cell that loads a table and is killed once.

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{Bench, Conditions, InsertText, Place, Step};
+use super::{Bench, Conditions, InsertText, Place};
 use crate::lab::machine::class;
 use crate::lab::results::StepResult;
 use crate::lab::size::Durability;
+use crate::lab::step::Step;
 use crate::lab::target::SqlTarget;
 use crate::measure::thread_cpu_s;
 use crate::targets::Result;

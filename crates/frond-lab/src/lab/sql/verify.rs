@@ -190,7 +190,8 @@ pub fn verify_table(
 mod tests {
     use super::*;
     use crate::lab::results::State;
-    use crate::lab::sql::{Bench, InsertText, Place, Step};
+    use crate::lab::sql::{Bench, InsertText, Place};
+    use crate::lab::step::Step;
     use crate::lab::target::SqlTarget;
     use crate::lab::workloads::testing::{must_fail, start};
 

@@ -5,35 +5,12 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::arrivals::{Arrivals, Pace};
 use super::insert::InsertText;
 use super::session::{Session, SqlError, SqlResult};
 use super::sum::Ledger;
+use crate::lab::step::{Arrivals, Pace, Tally};
 use crate::measure::{Client, Meter, thread_cpu_s};
 use crate::targets::Result;
-
-/// Errors that a client handled, and bytes that it changed.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    /// Deadlock victims.
-    pub deadlock: u64,
-    /// Lock wait timeouts.
-    pub lock_timeout: u64,
-    /// Duplicate keys.
-    pub duplicate: u64,
-    /// Bytes of changed rows.
-    pub changed_bytes: u64,
-}
-
-impl Tally {
-    /// Adds the tally of another client.
-    pub fn add(&mut self, other: &Self) {
-        self.deadlock += other.deadlock;
-        self.lock_timeout += other.lock_timeout;
-        self.duplicate += other.duplicate;
-        self.changed_bytes += other.changed_bytes;
-    }
-}
 
 /// Opens a connection.
 pub type Connect<'m> = &'m (dyn Fn() -> Result<Session> + Sync);

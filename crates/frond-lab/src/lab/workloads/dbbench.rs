@@ -25,14 +25,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::data::shape::Shape;
 use crate::lab::embedded::{Bench, Beside, Entry, Worker, Workload};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::Step;
+use crate::lab::step::Step;
 use crate::lab::suggest::unknown;
 use crate::random::{Purpose, Random};
 use crate::schema::{Checksum, Table};
 use crate::targets::{Attempt, Begin, Connection, Direction, Failure, Result};
-use crate::workloads::Shape;
 
 pub const EMBEDDED: Entry = Entry {
     name: "dbbench",
@@ -78,7 +78,7 @@ const SCAN_CHUNK: u64 = 1_000;
 const SYNCED_OF: u64 = 1_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Test {
+pub enum Test {
     FillSeq,
     FillRandom,
     FillSync,
@@ -92,7 +92,8 @@ enum Test {
     ReadWhileWriting,
 }
 
-const TESTS: [(&str, Test); 11] = [
+/// The tests by name.
+pub const TESTS: [(&str, Test); 11] = [
     ("fillseq", Test::FillSeq),
     ("fillrandom", Test::FillRandom),
     ("fillsync", Test::FillSync),

@@ -3,7 +3,8 @@
 
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{Bench, Step, Worker};
+use crate::lab::sql::{Bench, Worker};
+use crate::lab::step::Step;
 use crate::random::Random;
 use crate::targets::{Failure, Result};
 

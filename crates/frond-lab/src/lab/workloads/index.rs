@@ -6,7 +6,8 @@ use super::compressed::{self, put};
 use super::sbtest::{self, INNODB_ROW_BYTES, Load, ROW_BYTES};
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{Bench, Beside, Step, Worker};
+use crate::lab::sql::{Bench, Beside, Worker};
+use crate::lab::step::Step;
 use crate::random::{Purpose, Random};
 use crate::targets::{Failure, Result};
 

@@ -3,6 +3,7 @@
 //! `embedded/mod.rs`.
 
 mod bulk;
+mod clients;
 mod compressed;
 pub mod dbbench;
 #[cfg(test)]
@@ -11,6 +12,7 @@ pub mod iibench;
 mod index;
 mod insertbench;
 pub mod linkbench;
+pub mod load;
 mod pace;
 pub mod queue;
 mod rowformats;
@@ -20,6 +22,7 @@ mod sysbench;
 #[cfg(test)]
 pub mod testing;
 pub mod tpcc;
+pub mod txn;
 pub mod weblog;
 pub mod ycsb;
 mod zip;
@@ -76,6 +79,7 @@ pub const ALL: &[Entry] = &[
     bulk::ENTRY,
     index::ENTRY,
     zip::ENTRY,
+    clients::ENTRY,
     #[cfg(test)]
     example::ENTRY,
 ];

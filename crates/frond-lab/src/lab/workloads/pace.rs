@@ -7,7 +7,7 @@
 
 use crate::lab::params::{Param, Params};
 use crate::lab::results::StepResult;
-use crate::lab::sql::Step;
+use crate::lab::step::Step;
 use crate::lab::{embedded, sql};
 use crate::targets::{Failure, Result};
 

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use crate::lab::embedded::{Bench, Entry, Worker, Workload};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::Step;
+use crate::lab::step::Step;
 use crate::random::Random;
 use crate::schema::{Checksum, Table};
 use crate::targets::{Begin, Direction, Failure, Result};

@@ -3,17 +3,18 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::lab::sql::{Bench, Connect, InsertText, Session, Step, Worker};
+use crate::data::Source;
+use crate::data::sbtest::{GROUPS, Record, Sbtest, write_digits};
+use crate::lab::sql::{Bench, Connect, InsertText, Session, Worker};
+use crate::lab::step::Step;
 use crate::random::{Purpose, Random, Shuffle};
 use crate::targets::Result;
-use crate::workloads::load::Source;
-use crate::workloads::sbtest::{GROUPS, Record, Sbtest, write_digits};
 
 /// Bytes of a row's columns: 4 + 4 + 120 + 60.
 pub const ROW_BYTES: u64 = 188;
 /// Bytes per row in plain InnoDB, loaded as sysbench does: 226 B of data and 16 B of index at
 /// 100,000 rows.
-pub const INNODB_ROW_BYTES: u64 = 242;
+pub const INNODB_ROW_BYTES: u64 = <Sbtest as Source>::INNODB_ROW_BYTES;
 /// Length of a statement of sysbench's loader, in bytes.
 const STATEMENT_BYTES: usize = 512 << 10;
 /// Maximum length of a row as text.

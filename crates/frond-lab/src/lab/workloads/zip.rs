@@ -14,7 +14,8 @@ use super::compressed::{self, put};
 use super::sbtest::{self, Batch, FILLS, Fill, INNODB_ROW_BYTES, Load, ROW_BYTES};
 use super::{Entry, Workload, insertbench, linkbench, weblog};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{Bench, Step};
+use crate::lab::sql::Bench;
+use crate::lab::step::Step;
 use crate::targets::{Failure, Result};
 
 pub const ENTRY: Entry = Entry {

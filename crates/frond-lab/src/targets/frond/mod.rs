@@ -6,9 +6,8 @@ mod connection;
 
 use frond::{ColumnOf, ColumnUse, Db, Options, Tree, TreeColumns, TreeOptions};
 
-use super::{Clients, Connection, Counter, Durability, Failure, Result, Setup, Target};
+use super::{Clients, Connection, Counter, Durability, Failure, PartSize, Result, Setup, Target};
 use crate::layout;
-use crate::results::PartSize;
 use crate::schema::{Keyspace, Table};
 
 /// Statistics that are current states; all others are growing counters.

@@ -147,6 +147,10 @@ impl Target for Tides {
         }))
     }
 
+    fn locks_rows(&self) -> bool {
+        false
+    }
+
     fn settle(&self) -> Result<()> {
         self.ticker.as_ref().map_or(Ok(()), Ticker::check)?;
         Ok(self.db.flush_memtable()?)

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::queries::{Queries, drawn};
 use super::{ENTRY, INNODB_ROW_BYTES, Iibench, PARAMS, ROW_BYTES, note_queries};
+use crate::data::iibench::{Purchases, QUERY_ROWS, table};
 use crate::lab::embedded::{Batch, Bench, Beside, Entry, Worker, Workload};
-use crate::lab::sql::Step;
+use crate::lab::step::Step;
 use crate::schema::Table;
 use crate::targets::{Result, Span};
-use crate::workloads::iibench::{Purchases, QUERY_ROWS, table};
 
 pub const EMBEDDED: Entry = Entry {
     name: ENTRY.name,

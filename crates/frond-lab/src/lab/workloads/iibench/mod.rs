@@ -10,12 +10,14 @@ mod queries;
 use std::sync::Mutex;
 
 use super::{Entry, Workload};
+use crate::data::Source;
+use crate::data::iibench::{Purchases, ROWS_PER_COMMIT};
 use crate::lab::params::{Param, Params};
 use crate::lab::results::StepResult;
-use crate::lab::sql::{Bench, Beside, InsertText, Step, Worker};
+use crate::lab::sql::{Bench, Beside, InsertText, Worker};
+use crate::lab::step::Step;
 use crate::schema::Value;
 use crate::targets::{Failure, Result};
-use crate::workloads::iibench::Purchases;
 
 pub use embedded::EMBEDDED;
 use queries::{QUERIES, Queries};
@@ -39,8 +41,11 @@ pub const ENTRY: Entry = Entry {
 
 /// Bytes of a row's columns: 4 + 8 + 4 + 4 + 4 + 4.
 const ROW_BYTES: u64 = 28;
-/// Bytes per row in plain InnoDB, measured at 25 M rows.
-const INNODB_ROW_BYTES: u64 = 140;
+const INNODB_ROW_BYTES: u64 = <Purchases as Source>::INNODB_ROW_BYTES;
+
+/// Begin of each statement.
+const HEAD: &str =
+    "INSERT INTO purchases_index(dateandtime,cashregisterid,customerid,productid,price) VALUES";
 
 const KEYS: [&str; 3] = [
     "KEY marketsegment(price,customerid)",
@@ -48,7 +53,7 @@ const KEYS: [&str; 3] = [
     "KEY pdc(price,dateandtime,customerid)",
 ];
 
-struct Iibench {
+pub struct Iibench {
     rows: u64,
     per_commit: u64,
     indexes: usize,
@@ -67,6 +72,30 @@ impl Iibench {
         }
         let queries = Queries::new(params)?;
         Ok(Self { rows, per_commit, indexes, queries, seed })
+    }
+
+    /// The load as published: a thousand rows per statement, three indexes, no queries.
+    pub fn plain(rows: u64, seed: u64) -> Self {
+        let (per_commit, indexes) = (ROWS_PER_COMMIT, KEYS.len());
+        Self { rows, per_commit, indexes, queries: Queries::None, seed }
+    }
+
+    /// Makes all statements of the load.
+    ///
+    /// # Errors
+    /// Errors of `take`.
+    pub fn statements(&self, mut take: impl FnMut(&str) -> Result<()>) -> Result<()> {
+        let (mut purchases, mut statement) =
+            (Purchases::new(self.seed, true), InsertText::new(HEAD));
+        let (mut left, mut moment) = (self.rows, (0, String::new()));
+        while left > 0 {
+            let n = left.min(self.per_commit);
+            (0..n).for_each(|_| append(&mut statement, &purchases.next_row(), &mut moment));
+            statement.close("");
+            take(statement.text())?;
+            left -= n;
+        }
+        Ok(())
     }
 }
 
@@ -91,9 +120,7 @@ impl Workload for Iibench {
         let purchases = Mutex::new(Purchases::new(self.seed, true));
         let insert = |worker: &mut Worker<'_>| {
             let mut purchases = purchases.lock().unwrap_or_else(|e| e.into_inner());
-            let mut statement = InsertText::new(
-                "INSERT INTO purchases_index(dateandtime,cashregisterid,customerid,productid,price) VALUES",
-            );
+            let mut statement = InsertText::new(HEAD);
             let (mut left, mut moment) = (rows, (0, String::new()));
             while left > 0 && worker.go_on() {
                 let n = left.min(per_commit);

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use super::Iibench;
+use crate::data::iibench::{QUERIES_FROM, question};
 use crate::lab::params::{Param, Params};
 use crate::lab::sql::{Session, Worker};
 use crate::lab::time::date_time;
 use crate::random::{Purpose, Random};
 use crate::schema::Value;
 use crate::targets::{Failure, Result};
-use crate::workloads::iibench::{QUERIES_FROM, question};
 
 pub const QUERIES: Param = Param::fixed(
     "queries",

@@ -16,7 +16,8 @@ use super::compressed::{self, put};
 use super::pace::{self, RATE, Rate};
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{Bench, Beside, SqlResult, Step, Worker};
+use crate::lab::sql::{Bench, Beside, SqlResult, Worker};
+use crate::lab::step::Step;
 use crate::random::{Purpose, Random};
 use crate::targets::{Failure, Result};
 

@@ -10,11 +10,11 @@
 //!
 //! Threads: `Choices` is shared; a `Requester` belongs to one client.
 
+use crate::data::linktable::TYPES;
+use crate::data::linktable::degree::{Degrees, Permutation};
+use crate::data::linktable::payload::Payload;
+use crate::data::linktable::requests::{Request, SHARES};
 use crate::random::{GrayZipf, Purpose, Random};
-use crate::workloads::linktable::TYPES;
-use crate::workloads::linktable::degree::{Degrees, Permutation};
-use crate::workloads::linktable::payload::Payload;
-use crate::workloads::txn::mix::{Request, SHARES};
 
 /// Maximum number of links in a list.
 pub const LIST_MAX: u64 = 10_000;

@@ -12,13 +12,13 @@ use super::super::pace;
 use super::choice::{Choices, Drawn, LIST_MAX, List, Requester, name};
 use super::load::{Load, ROWS, Sink};
 use super::{ENTRY, INNODB_ID_BYTES, LinkBench, NODE_TYPE, PARAMS, last_tenth};
+use crate::data::linktable::requests::Request;
 use crate::decode;
 use crate::lab::embedded::{Batch, Bench, Entry, Rows, Worker, Workload};
-use crate::lab::sql::Step;
+use crate::lab::step::Step;
 use crate::lab::time::millis as now_millis;
 use crate::schema::{Checksum, Column, Index, Table, Type, Value};
 use crate::targets::{Attempt, Begin, Connection, Direction, Failure, Result, Span};
-use crate::workloads::txn::mix::Request;
 
 pub const EMBEDDED: Entry = Entry {
     name: ENTRY.name,

@@ -9,9 +9,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::choice::Choices;
+use crate::data::linktable::{NOW_MILLIS, TYPES};
 use crate::random::{Purpose, Random};
 use crate::targets::Result;
-use crate::workloads::linktable::{NOW_MILLIS, TYPES};
 
 /// Number of ids in a chunk.
 const CHUNK: u64 = 2_048;

@@ -12,12 +12,12 @@ use std::fmt::Write;
 
 use super::NODE_TYPE;
 use super::choice::{Choices, Drawn, LIST_MAX, List, Requester, name};
+use crate::data::linktable::requests::Request;
 use crate::lab::sql::{
     Connect, Session, SqlResult, Statement, Value, Worker, number_of, push_hexadecimal,
 };
 use crate::lab::time::millis as now_millis;
 use crate::targets::{Failure, Result};
-use crate::workloads::txn::mix::Request;
 
 /// A client's second connection and its statements.
 pub struct Store {

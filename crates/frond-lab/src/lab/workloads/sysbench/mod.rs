@@ -18,7 +18,8 @@ use super::pace::{self, RATE, Rate};
 use super::sbtest::{self, Load, ROW_BYTES};
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{Bench, Step};
+use crate::lab::sql::Bench;
+use crate::lab::step::Step;
 use crate::lab::suggest::unknown;
 use crate::targets::{Failure, Result};
 

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 
 use super::{Client, Tables, Test, load};
-use crate::lab::sql::{Bench, Place, Step, text_of};
+use crate::lab::sql::{Bench, Place, text_of};
+use crate::lab::step::Step;
 use crate::lab::target::SqlTarget;
+use crate::lab::workloads::clients::debians;
 use crate::lab::workloads::testing::{must_fail, on_both, start, step};
 use crate::targets::Result;
 
@@ -71,42 +72,15 @@ fn logged(bench: &mut Bench) -> Result<BTreeMap<String, u64>> {
     Ok(found)
 }
 
-fn script(test: Test) -> String {
-    match test {
-        Test::RandomPoints | Test::RandomRanges => format!("select_{}", test.name()),
-        _ => format!("oltp_{}", test.name()),
-    }
-}
-
-/// Runs Debian's sysbench, and returns its output.
-fn debians(socket: &Path, script: &str, more: &[&str], command: &str) -> String {
-    let output = Command::new("sysbench")
-        .args([script, "--db-driver=mysql", "--mysql-user=root", "--mysql-db=lab"])
-        .arg(format!("--mysql-socket={}", socket.display()))
-        .args(["--tables=1", "--rand-type=uniform", "--threads=1"])
-        .arg(format!("--table-size={ROWS}"))
-        .args(more)
-        .arg(command)
-        .output()
-        .expect("sysbench is missing: `apt-get install sysbench`");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-    text
-}
-
-/// Runs this many events of the lab's sysbench, or events for two seconds. Returns their rate.
-fn ours(bench: &mut Bench, tables: &Tables, test: Test, events: Option<u64>) -> Result<f64> {
-    let step = match events {
-        Some(events) => Step::load(test.name(), events, 0),
-        None => Step::timed(test.name(), 2.0, 0.0, 1),
-    };
-    let made = bench.step_prepared(
-        &step,
+/// Runs the events of a test of the lab's sysbench.
+fn ours(bench: &mut Bench, tables: &Tables, test: Test) -> Result<()> {
+    bench.step_prepared(
+        &Step::load(test.name(), EVENTS, 0),
         |index, session, _| Client::new(tables, test, (index, 1), session),
-        |worker, mut client| client.run(worker, events),
+        |worker, mut client| client.run(worker, Some(EVENTS)),
         &[],
     )?;
-    Ok(made.metrics["ops_s"])
+    Ok(())
 }
 
 #[test]
@@ -123,7 +97,7 @@ fn sql_statements_match_debians_sysbench() -> Result<()> {
     // The load: rows have the same length, and so have statements.
     let tables = Tables::new("sbtest", 1, ROWS, "uniform", 42).with_clients(1);
     begin(&mut bench)?;
-    debians(socket, "oltp_read_write", &[], "prepare");
+    debians(socket, Test::ReadWrite, ROWS, &[], "prepare")?;
     let expected = logged(&mut bench)?;
     bench.admin().run("DROP TABLE sbtest1")?;
     begin(&mut bench)?;
@@ -138,25 +112,14 @@ fn sql_statements_match_debians_sysbench() -> Result<()> {
 
     for test in Test::ALL {
         begin(&mut bench)?;
-        ours(&mut bench, &tables, test, Some(EVENTS))?;
+        ours(&mut bench, &tables, test)?;
         let found = logged(&mut bench)?;
         begin(&mut bench)?;
         let events = format!("--events={EVENTS}");
-        debians(socket, &script(test), &[&events, "--time=0"], "run");
+        debians(socket, test, ROWS, &[&events, "--time=0"], "run")?;
         let expected = logged(&mut bench)?;
         assert_eq!(found, expected, "{}", test.name());
         assert!(expected.values().any(|n| n % EVENTS == 0 && *n > 0), "{expected:?}");
-    }
-
-    // Prints the rates of both, for information only.
-    for test in [Test::PointSelect, Test::ReadOnly, Test::ReadWrite, Test::UpdateIndex] {
-        let rate = ours(&mut bench, &tables, test, None)?;
-        let output = debians(socket, &script(test), &["--time=2"], "run");
-        let theirs = output.lines().find(|line| line.trim_start().starts_with("transactions:"));
-        let theirs = theirs.and_then(|line| {
-            line.split(['(', ' ']).find_map(|w| w.parse::<f64>().ok().filter(|n| n.fract() > 0.0))
-        });
-        println!("{}: ours {rate:.0}/s, Debian's {:.0}/s", test.name(), theirs.unwrap_or(0.0));
     }
     Ok(())
 }

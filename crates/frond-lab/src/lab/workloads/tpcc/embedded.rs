@@ -19,7 +19,7 @@ use super::tables::{
 use super::{ENTRY, PARAMS, ROW_BYTES, Tpcc, count_orders};
 use crate::decode;
 use crate::lab::embedded::{Batch, Bench, Entry, Rows, Worker, Workload, missing};
-use crate::lab::sql::Step;
+use crate::lab::step::Step;
 use crate::random::{Purpose, Random};
 use crate::schema::Table;
 use crate::schema::Value::{self, I8, I16, I32, I64, Millis, Text, U64};

@@ -10,16 +10,16 @@ use super::super::pace;
 use super::log::{Key, Log};
 use super::queries::{Drawn, NAMES, choice, draw};
 use super::{ENTRY, Gone, INNODB_ROW_BYTES, PARAMS, QUERY_CLIENTS, ROW_BYTES, Retired, Weblog};
+use crate::data::weblog::generator::{Call, columns};
+use crate::data::weblog::table;
 use crate::decode;
 use crate::lab::embedded::{Batch, Bench, Entry, Rows, Worker, Workload, missing};
 use crate::lab::params::Param;
-use crate::lab::sql::Step;
+use crate::lab::step::Step;
 use crate::measure;
 use crate::random::Random;
 use crate::schema::{EncodedRow, Table, Value};
 use crate::targets::{Attempt, Begin, Connection, Direction, Failure, Result, Span, Stop};
-use crate::workloads::weblog::generator::{Call, columns};
-use crate::workloads::weblog::table;
 
 pub const EMBEDDED: Entry = Entry {
     name: ENTRY.name,

@@ -11,13 +11,13 @@ use std::fmt::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::data::weblog::generator::{Call, START_MILLIS, Traffic, WebLog, columns};
+use crate::data::weblog::population::Population;
 use crate::lab::sql::{InsertText, Worker};
 use crate::lab::time::date_time;
 use crate::random::Random;
 use crate::schema::Value;
 use crate::targets::Result;
-use crate::workloads::weblog::generator::{Call, START_MILLIS, Traffic, WebLog, columns};
-use crate::workloads::weblog::population::Population;
 
 pub const DAY_MILLIS: u64 = 86_400_000;
 /// One row in this many is remembered, so that queries can look it up by its key.

@@ -23,13 +23,15 @@ use std::time::{Duration, Instant};
 
 use super::pace::{self, RATE, Rate};
 use super::{Entry, Workload, refuse_without_rows};
+use crate::data::Source;
+use crate::data::weblog::generator::{START_MILLIS, WebLog};
 use crate::lab::params::{Param, Params};
 use crate::lab::results::StepResult;
 use crate::lab::size::Size;
-use crate::lab::sql::{Bench, Connect, Session, Step, Worker};
+use crate::lab::sql::{Bench, Connect, Session, Worker};
+use crate::lab::step::Step;
 use crate::measure::{self, Space};
 use crate::targets::{Failure, Result};
-use crate::workloads::weblog::generator::START_MILLIS;
 use log::{DAY_MILLIS, Log, Times, Writer};
 use queries::Queries;
 
@@ -94,8 +96,7 @@ const DAYS: u64 = 7;
 const QUERY_CLIENTS: u64 = 2;
 /// Average bytes of a row, without headers.
 pub const ROW_BYTES: u64 = 180;
-/// Bytes per row in plain InnoDB after the load, measured at 300,000 rows.
-pub const INNODB_ROW_BYTES: u64 = 460;
+pub const INNODB_ROW_BYTES: u64 = <WebLog as Source>::INNODB_ROW_BYTES;
 /// Interval at which the size is checked while waiting for space to be freed.
 const LOOK: Duration = Duration::from_millis(200);
 

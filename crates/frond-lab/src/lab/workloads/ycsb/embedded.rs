@@ -11,7 +11,7 @@ use super::{
     Ycsb, mix,
 };
 use crate::lab::embedded::{Batch, Bench, Entry, Rows, Worker, Workload};
-use crate::lab::sql::Step;
+use crate::lab::step::Step;
 use crate::random::{Purpose, Random};
 use crate::schema::{Column, Table, Type, Value};
 use crate::targets::{Begin, Result, Span};

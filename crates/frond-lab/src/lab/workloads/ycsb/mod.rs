@@ -21,9 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::pace::{self, RATE, Rate};
 use super::{Entry, Workload, refuse_without_rows};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{
-    Bench, Connect, InsertText, Session, SqlResult, Statement, Step, Value, Worker,
-};
+use crate::lab::sql::{Bench, Connect, InsertText, Session, SqlResult, Statement, Value, Worker};
+use crate::lab::step::Step;
 use crate::random::{Purpose, Random};
 use crate::targets::{Failure, Result};
 use keys::{Keys, Zipf, write_key};
