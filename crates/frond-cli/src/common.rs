@@ -2,11 +2,10 @@
 
 use std::{
     io::{self, BufWriter, IsTerminal, Write},
-    ops::RangeBounds,
     path::{Path, PathBuf},
 };
 
-use frond::{Cursor, Db, Options, SizeClass, Snapshot, Tree};
+use frond::{Cursor, Db, KeyRange, Options, SizeClass, Snapshot, Tree};
 
 use crate::fail::{Fail, Result, error, one_line};
 
@@ -107,7 +106,7 @@ impl Moment {
     }
 
     /// A cursor over a range.
-    pub fn scan<'k>(&self, tree: &Tree, range: impl RangeBounds<&'k [u8]>) -> Result<Cursor> {
+    pub fn scan(&self, tree: &Tree, range: impl KeyRange) -> Result<Cursor> {
         Ok(match self {
             Moment::Now(_) => tree.scan(range),
             Moment::Then(snapshot) => snapshot.scan(tree, range),

@@ -1,6 +1,8 @@
 //! Ranges of keys, as calls take them.
 
-use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+use std::ops::{
+    Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
+};
 
 /// A range of keys: any of Rust's ranges over anything that is bytes.
 ///
@@ -44,31 +46,21 @@ impl<K: AsRef<[u8]>> KeyRange for (Bound<K>, Bound<K>) {
     }
 }
 
-/// Implements the trait for one of Rust's ranges, given its two bounds.
 macro_rules! ranges {
-    ($($range:ident, |$this:ident| $from:expr, $to:expr;)+) => {$(
+    ($($range:ident)+) => {$(
         impl<K: AsRef<[u8]>> KeyRange for $range<K> {
             fn lower(&self) -> Bound<&[u8]> {
-                let $this = self;
-                $from
+                self.start_bound().map(K::as_ref)
             }
 
             fn upper(&self) -> Bound<&[u8]> {
-                let $this = self;
-                $to
+                self.end_bound().map(K::as_ref)
             }
         }
     )+};
 }
 
-ranges! {
-    Range, |range| Bound::Included(range.start.as_ref()), Bound::Excluded(range.end.as_ref());
-    RangeFrom, |range| Bound::Included(range.start.as_ref()), Bound::Unbounded;
-    RangeInclusive, |range| Bound::Included(range.start().as_ref()),
-        Bound::Included(range.end().as_ref());
-    RangeTo, |_range| Bound::Unbounded, Bound::Excluded(_range.end.as_ref());
-    RangeToInclusive, |_range| Bound::Unbounded, Bound::Included(_range.end.as_ref());
-}
+ranges!(Range RangeFrom RangeInclusive RangeTo RangeToInclusive);
 
 /// The keys that start with these bytes.
 ///

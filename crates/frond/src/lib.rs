@@ -28,8 +28,8 @@ mod coding;
 mod db;
 mod error;
 pub mod io;
-mod latency;
 mod key_range;
+mod latency;
 mod layout;
 pub mod memtable;
 mod message;
@@ -63,9 +63,10 @@ pub use db::{
     Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangeStep, ChangedTree,
     Commit, Cursor, DamagedRange, Db, IfLocked, IndexBuild, Interrupter, Isolation, ManyRows,
     Options, PreparedInfo, PreparedTxn, Projection, RangeEstimate, ReadOptions, RowBuf, RowChange,
-    RowChanged, RowConflict, RowCount, RowEntry, RowLock, RowRead, Savepoint, Sees, Snapshot,
+    RowChanged, RowConflict, RowCount, RowEntry, RowLock, RowRead, Rows, Savepoint, Sees, Snapshot,
     SnapshotInfo, Stats, TemporaryEntry, TemporaryTree, Tree, TreeInfo, TreeLock, TreeOptions,
-    TreeSizes, TreeStats, TreesChange, TreesChanged, Txn, TxnCursor, TxnOptions, WhichTree,
+    TreeSizes, TreeStats, TreesChange, TreesChanged, Txn, TxnCursor, TxnOptions, TxnRows,
+    WhichTree,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use key_range::{KeyRange, prefix};

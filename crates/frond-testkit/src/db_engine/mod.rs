@@ -387,8 +387,8 @@ fn read_tree(tree: &Tree) -> Result<Vec<Row>> {
     let step = rows.len() / 40 + 1;
     let some: Vec<&Row> = rows.iter().step_by(step).collect();
     let keys: Vec<&[u8]> = some.iter().map(|(key, _)| &key[..]).collect();
-    for ((key, value), found) in some.iter().zip(tree.multi_get(&keys)?) {
-        assert_eq!(found.as_ref(), Some(value), "scan and multi_get disagree at {}", show(key));
+    for ((key, value), found) in some.iter().zip(tree.get_many(&keys)?) {
+        assert_eq!(found.as_ref(), Some(value), "scan and get_many disagree at {}", show(key));
         assert_eq!(tree.get(key)?.as_ref(), Some(value), "scan and get disagree at {}", show(key));
         let absent = [key, &b"\0"[..]].concat();
         assert_eq!(tree.get(&absent)?, None, "get finds what scan does not: {}", show(&absent));

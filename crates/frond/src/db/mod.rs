@@ -36,7 +36,7 @@ pub use ddl::{ChangeStep, SnapshotInfo, TreesChange, TreesChanged, WhichTree};
 pub use feed::{Change, ChangeFeed, ChangedTree, Commit};
 pub use load::{BulkLoad, BulkLoaded, IndexBuild, RowChanged};
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
-pub use read::{Cursor, Projection, RangeEstimate, RowBuf, RowCount, Snapshot};
+pub use read::{Cursor, Projection, RangeEstimate, RowBuf, RowCount, Rows, Snapshot, TxnRows};
 pub(crate) use read::{KeyOrder, Repeats};
 pub(crate) use session::RowCall;
 pub use session::{

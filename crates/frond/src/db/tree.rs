@@ -1,15 +1,12 @@
 //! Trees: ordered maps from keys to values, the handles that users hold.
 
-use std::{
-    borrow::Cow,
-    ops::{Bound, RangeBounds},
-};
+use std::{borrow::Cow, ops::Bound};
 
 use crate::{
-    Error, Layout, Result, Seqno, SizeClass, TreeId, bounds,
+    Error, KeyRange, Layout, Result, Seqno, SizeClass, TreeId, bounds,
     catalog::{TreeEntry, TreeRecord},
     db::{
-        Batch, Cursor, Projection, Shared,
+        Batch, Cursor, Projection, Rows, Shared,
         batch::check_key,
         read::{View, in_key_order},
     },
@@ -317,7 +314,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
         let view = self.view()?;
         in_key_order(keys, |key| {
             check_key(key)?;
@@ -368,10 +365,34 @@ impl Tree {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<Cursor> {
+    pub fn scan(&self, range: impl KeyRange) -> Result<Cursor> {
         self.shared.engine.health.check()?;
         let snapshot = self.shared.snapshot();
         Cursor::new(snapshot, self.entry.id, Some(self), bounds(&range)?)
+    }
+
+    /// The rows of a range at the current state, from both ends. Each row is copied: a
+    /// [`scan`](Self::scan) is faster. Errors are items, and end the iteration.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let tree = db.tree("people", Default::default())?;
+    /// for name in ["ada", "bob", "bo"] {
+    ///     tree.put(name.as_bytes(), b"")?;
+    /// }
+    /// for row in tree.range("ada".."bob") {
+    ///     let (key, _value) = row?;
+    ///     println!("{key:?}");
+    /// }
+    /// let last = tree.range(frond::prefix("bo")).next_back().transpose()?;
+    /// assert_eq!(last.map(|row| row.0), Some(b"bob".to_vec()));
+    /// # db.close()
+    /// # }
+    /// ```
+    pub fn range(&self, range: impl KeyRange) -> Rows {
+        Rows::new(self.scan(range))
     }
 }
 
@@ -417,20 +438,18 @@ pub(super) fn must_be_there(version: u16, newest: Option<u16>, tree: &str) -> Re
 }
 
 /// Normalizes a range to `[from, to)`.
-pub(super) fn bounds<'k>(
-    range: &impl RangeBounds<&'k [u8]>,
-) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>)> {
+pub(super) fn bounds(range: &impl KeyRange) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>)> {
     let after = |key: &[u8]| {
         let mut next = key.to_vec();
         next.push(0);
         next
     };
-    let from = match range.start_bound() {
+    let from = match range.lower() {
         Bound::Included(key) => Some(key.to_vec()),
         Bound::Excluded(key) => Some(after(key)),
         Bound::Unbounded => None,
     };
-    let to = match range.end_bound() {
+    let to = match range.upper() {
         Bound::Included(key) => Some(after(key)),
         Bound::Excluded(key) => Some(key.to_vec()),
         Bound::Unbounded => None,

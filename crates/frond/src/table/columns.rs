@@ -147,7 +147,7 @@ impl Table {
         change.commit()?;
         let id = stored.rows;
         *changing = stored;
-        let rows = self.db.tree(id).ok_or_else(|| Error::NoSuchTree(self.name()))?;
+        let rows = self.db.tree_by_id(id).ok_or_else(|| Error::NoSuchTree(self.name()))?;
         let with_function = |(index, spec): (&Arc<IndexState>, &IndexSpec)| {
             let (number, tree) = (index.number, index.tree.clone());
             Arc::new(IndexState { number, spec: spec.clone(), tree })

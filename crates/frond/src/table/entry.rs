@@ -13,10 +13,10 @@
 //!
 //! Threads: plain functions. Bytes: docs/format.md, "Table definitions".
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
 use crate::{
-    DecodeError,
+    DecodeError, KeyRange,
     coding::{Reader, put_varint},
     tuple::{KeyPart, KeyReader, prefix_end},
 };
@@ -116,16 +116,13 @@ impl Form {
     }
 
     /// Converts a range of extracted bytes to a range of keys.
-    pub fn bounds<'k>(
-        self,
-        range: &impl RangeBounds<&'k [u8]>,
-    ) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-        let from = match range.start_bound() {
+    pub fn bounds(self, range: &impl KeyRange) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let from = match range.lower() {
             Bound::Included(from) => Bound::Included(self.low(from)),
             Bound::Excluded(from) => Bound::Included(self.high(from)),
             Bound::Unbounded => Bound::Unbounded,
         };
-        let to = match range.end_bound() {
+        let to = match range.upper() {
             Bound::Included(to) => Bound::Excluded(self.high(to)),
             Bound::Excluded(to) => Bound::Excluded(self.low(to)),
             Bound::Unbounded => Bound::Unbounded,

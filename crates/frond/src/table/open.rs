@@ -106,7 +106,7 @@ impl Db {
             let mut kept = place.lock().unwrap();
             // While this thread waited, the table may have been dropped or renamed, or its columns
             // changed.
-            let rows = self.tree(rows.id()).filter(|rows| rows.name() == spec.name);
+            let rows = self.tree_by_id(rows.id()).filter(|rows| rows.name() == spec.name);
             if let Some(rows) = rows {
                 return self.open_table(&spec, rows, &mut kept);
             }
@@ -125,7 +125,7 @@ impl Db {
         must_have_columns(&rows, spec, &stored)?;
         let specs = must_fit(&rows, &spec.indexes, stored.indexes.iter().collect())?;
         let with_tree = |(index, spec): (&StoredIndex, &IndexSpec)| {
-            let tree = self.tree(index.tree).ok_or_else(|| {
+            let tree = self.tree_by_id(index.tree).ok_or_else(|| {
                 mismatch(&rows, format!("the tree of its index \"{}\" is gone; call Db::drop_index, and build it again", index.name))
             })?;
             Ok(Arc::new(IndexState { number: index.number, spec: spec.clone(), tree }))
@@ -156,7 +156,7 @@ impl Db {
         let stored = Stored { rows, next: number, indexes: stored, leftovers: Vec::new(), columns };
         change.set_attributes(rows, stored.encode())?;
         change.commit()?;
-        Ok(self.tree(rows))
+        Ok(self.tree_by_id(rows))
     }
 
     /// Drops a table with its indexes, in one commit. Waits at most ten seconds for transactions
@@ -176,7 +176,8 @@ impl Db {
         let _changing = live.as_ref().map(|state| state.change()).transpose()?;
         let stored = stored(&rows)?;
         let indexes = stored.indexes.iter().map(|index| index.tree);
-        let trees = indexes.chain(stored.leftovers.iter().copied()).filter_map(|id| self.tree(id));
+        let trees =
+            indexes.chain(stored.leftovers.iter().copied()).filter_map(|id| self.tree_by_id(id));
         let trees: Vec<Tree> = std::iter::once(rows).chain(trees).collect();
         let _alone = self.lock_trees(&trees, ExclusiveWait::Usual)?;
         let mut change = self.change_catalog()?;
@@ -206,7 +207,7 @@ impl Db {
             return Err(mismatch(rows, format!("it has no index \"{index}\"")));
         };
         let gone = stored.indexes.remove(at);
-        let tree = self.tree(gone.tree);
+        let tree = self.tree_by_id(gone.tree);
         let both: Vec<Tree> = std::iter::once(rows.clone()).chain(tree).collect();
         let _alone = self.lock_trees(&both, ExclusiveWait::Usual)?;
         let mut change = self.change_catalog()?;
@@ -386,7 +387,7 @@ impl Table {
         let (mut kept, mut gone) = (Vec::new(), Vec::new());
         let mut alone: Vec<ExclusiveTreeLock> = Vec::new();
         for &id in &stored.leftovers {
-            let Some(tree) = self.db.tree(id) else { continue };
+            let Some(tree) = self.db.tree_by_id(id) else { continue };
             match self.db.lock_tree(&tree, ExclusiveWait::Not) {
                 Ok(locked) => {
                     alone.push(locked);

@@ -7,11 +7,9 @@
 //!
 //! Threads: as the transaction.
 
-use std::ops::RangeBounds;
-
 use crate::{
-    Error, IfLocked, Isolation, ReadOptions, Result, RowLock, Tree, Txn, TxnCursor, db::RowCall,
-    sync::Arc,
+    Error, IfLocked, Isolation, KeyRange, ReadOptions, Result, RowLock, Tree, Txn, TxnCursor,
+    db::RowCall, sync::Arc,
 };
 
 use super::{
@@ -67,11 +65,7 @@ impl Table {
     ///
     /// # Errors
     /// As [`Txn::scan`].
-    pub fn scan<'t, 'k>(
-        &self,
-        txn: &'t Txn,
-        range: impl RangeBounds<&'k [u8]>,
-    ) -> Result<TxnCursor<'t>> {
+    pub fn scan<'t>(&self, txn: &'t Txn, range: impl KeyRange) -> Result<TxnCursor<'t>> {
         txn.scan(&self.rows, range)
     }
 
@@ -80,10 +74,10 @@ impl Table {
     ///
     /// # Errors
     /// As [`Txn::scan_locked`].
-    pub fn scan_locked<'t, 'k>(
+    pub fn scan_locked<'t>(
         &self,
         txn: &'t Txn,
-        range: impl RangeBounds<&'k [u8]>,
+        range: impl KeyRange,
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<TxnCursor<'t>> {
@@ -302,11 +296,7 @@ impl TableIndex {
     ///
     /// # Errors
     /// As [`Txn::scan`].
-    pub fn scan<'t, 'k>(
-        &self,
-        txn: &'t Txn,
-        range: impl RangeBounds<&'k [u8]>,
-    ) -> Result<IndexScan<'t>> {
+    pub fn scan<'t>(&self, txn: &'t Txn, range: impl KeyRange) -> Result<IndexScan<'t>> {
         let (from, to) = self.index.form().bounds(&range);
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
         let named = |error| self.named(error);
@@ -326,10 +316,10 @@ impl TableIndex {
     ///
     /// # Errors
     /// As [`Txn::scan_locked`].
-    pub fn scan_locked<'t, 'k>(
+    pub fn scan_locked<'t>(
         &self,
         txn: &'t Txn,
-        range: impl RangeBounds<&'k [u8]>,
+        range: impl KeyRange,
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<IndexScan<'t>> {

@@ -66,6 +66,8 @@ pub use key::{Key, prefix_end};
 pub use part::{Desc, KeyPart, ReadKeyPart};
 pub use reader::KeyReader;
 
+use std::ops::Bound;
+
 use crate::{Layout, Part, Result};
 
 /// Tuples that can be written as a key: up to eight parts, each a [`KeyPart`].
@@ -100,6 +102,26 @@ pub fn encode<T: TupleEncode>(tuple: &T) -> Vec<u8> {
     let mut out = Vec::new();
     tuple.encode_into(&mut out);
     out
+}
+
+/// The range of all keys whose first parts are this tuple, for scans.
+///
+/// ```
+/// # fn main() -> frond::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+/// use frond::tuple;
+///
+/// let visits = db.tree("visits", Default::default())?;
+/// visits.put(&tuple::encode(&("Oslo", 1u64)), b"")?;
+/// visits.put(&tuple::encode(&("Oslo", 2u64)), b"")?;
+/// visits.put(&tuple::encode(&("Oslofjord", 1u64)), b"")?;
+/// assert_eq!(visits.range(tuple::prefix(&("Oslo",))).count(), 2);
+/// # db.close()
+/// # }
+/// ```
+pub fn prefix<T: TupleEncode>(tuple: &T) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    crate::prefix(encode(tuple))
 }
 
 /// Decodes the tuple of a key.

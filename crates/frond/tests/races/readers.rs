@@ -38,7 +38,7 @@ fn seen(db: &Db, tree: &Tree, round: u64) -> Result<Vec<usize>> {
             one(tree.get(&[9])?.is_some()),
             tree.row_count()?.rows.min(1) as usize * all,
             one(tree.contains(&[8])?),
-            tree.multi_get(&every)?.iter().flatten().count(),
+            tree.get_many(&every)?.iter().flatten().count(),
             one(tree.estimate(..)?.rows > 0),
         ],
         1 => {

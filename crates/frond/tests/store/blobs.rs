@@ -66,7 +66,7 @@ fn settle(db: &Db, tree: &Tree) {
 fn expect(tree: &Tree, key: &[u8], expected: &[u8]) {
     assert!(tree.get(key).unwrap().as_deref() == Some(expected), "get");
     assert!(tree.contains(key).unwrap());
-    let mut values = tree.multi_get(&[key, b"\xff no such key"]).unwrap();
+    let mut values = tree.get_many(&[key, b"\xff no such key"]).unwrap();
     assert!(values.pop() == Some(None) && values.pop().flatten().as_deref() == Some(expected));
     let end = [key, b"\0"].concat();
     let mut cursor = tree.scan(key..&end).unwrap();

@@ -405,7 +405,7 @@ impl Plan<'_> {
             Made::Before(tree) => (tree, false),
         });
         let steps = steps.map(|(tree, was_made)| ChangeStep {
-            tree: tree.and_then(|tree| db.tree(tree)),
+            tree: tree.and_then(|tree| db.tree_by_id(tree)),
             was_made,
         });
         Ok(TreesChanged { seqno, steps: steps.collect() })

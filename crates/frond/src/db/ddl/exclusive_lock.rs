@@ -90,7 +90,7 @@ impl WritersThen {
 
 impl Db {
     /// The tree with this number.
-    pub(crate) fn tree(&self, id: TreeId) -> Option<Tree> {
+    pub(crate) fn tree_by_id(&self, id: TreeId) -> Option<Tree> {
         let entry = self.shared.catalog.by_id(id)?;
         Some(Tree::new(self.shared.clone(), entry))
     }

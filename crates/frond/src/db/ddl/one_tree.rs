@@ -6,7 +6,7 @@
 //! (`version/branches/mod.rs`).
 
 use crate::{
-    Durability, Error, NewPart, Result, Seqno, Tag,
+    Durability, Error, Layout, NewPart, Result, Seqno, Tag,
     bounds::take_tree_number,
     catalog::{
         BUILD_ATTRIBUTES, CATALOG_TREE, Catalog, CounterRecord, Record, TreeEntry, TreeRecord,
@@ -27,7 +27,40 @@ impl Db {
         let mut change = self.change_catalog()?;
         let id = change.create(name, options)?;
         change.commit()?;
-        self.tree(id).ok_or_else(|| Error::NoSuchTree(name.into()))
+        self.tree_by_id(id).ok_or_else(|| Error::NoSuchTree(name.into()))
+    }
+
+    /// Opens a tree, or creates it with these options if there is none of that name.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let people = db.tree("people", Default::default())?; // creates it
+    /// let again = db.tree("people", Default::default())?; // opens it
+    /// assert_eq!(people.id(), again.id());
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the tree exists and is unique where the options are not, or the other
+    /// way round, or has other layouts; otherwise as [`create_tree`](Self::create_tree).
+    pub fn tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
+        loop {
+            match self.open_tree(name) {
+                Ok(tree) => {
+                    must_be_alike(name, &tree.info().options, &options)?;
+                    return Ok(tree);
+                }
+                Err(Error::NoSuchTree(_)) => {}
+                Err(other) => return Err(other),
+            }
+            match self.create_tree(name, options.clone()) {
+                Err(Error::TreeExists(_)) => {} // another thread has just created it
+                created => return created,
+            }
+        }
     }
 
     /// The catalog record of a new tree, which takes the next number. Called with catalog changes
@@ -307,4 +340,23 @@ pub(in crate::db) fn must_be_no_mark(attributes: &[u8]) -> Result<()> {
         )),
         false => Ok(()),
     }
+}
+
+/// Fails unless an existing tree can be used like one with the wanted options.
+fn must_be_alike(name: &str, found: &TreeOptions, wanted: &TreeOptions) -> Result<()> {
+    let has_versions =
+        |layout: &Option<Layout>| layout.as_ref().is_some_and(|layout| layout.version().is_some());
+    let versions = [&found.value_layout, &wanted.value_layout].map(has_versions);
+    let differs = if found.unique != wanted.unique {
+        "unique"
+    } else if found.key_layout != wanted.key_layout {
+        "key_layout"
+    } else if versions != [true; 2] && found.value_layout != wanted.value_layout {
+        "value_layout"
+    } else {
+        return Ok(());
+    };
+    Err(Error::InvalidArgument(format!(
+        "tree \"{name}\" exists with another `{differs}`; open it with its own options"
+    )))
 }

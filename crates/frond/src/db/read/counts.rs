@@ -8,10 +8,8 @@
 //! Threads: all. Cost: a count takes some look-ups; an estimate two descents per memtable and in
 //! the tree.
 
-use std::ops::RangeBounds;
-
 use crate::{
-    Result, Seqno, TreeId,
+    KeyRange, Result, Seqno, TreeId,
     db::{Shared, Tree, tree::bounds},
     tree::{Held, Look},
     version::Version,
@@ -92,13 +90,13 @@ impl Tree {
     ///
     /// # Errors
     /// `NoSuchTree` if the tree was dropped.
-    pub fn estimate<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<RangeEstimate> {
+    pub fn estimate(&self, range: impl KeyRange) -> Result<RangeEstimate> {
         self.estimate_by(range, Look::InMemory)
     }
 
-    pub(in crate::db) fn estimate_by<'k>(
+    pub(in crate::db) fn estimate_by(
         &self,
-        range: impl RangeBounds<&'k [u8]>,
+        range: impl KeyRange,
         look: Look,
     ) -> Result<RangeEstimate> {
         self.shared.engine.health.check()?;

@@ -4,7 +4,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `snapshot.rs` | the store as of one commit, kept |
-//! | `cursor/` | scans |
+//! | `cursor/`, `iter.rs` | scans: cursors, and iterators |
 //! | `sources.rs`, `scan_chunk.rs` | the sources of a scan, merged for one piece of it |
 //! | `readahead.rs`, `parallel_reads.rs` | reads on other threads |
 //! | `projection.rs` | which parts of values are wanted |
@@ -14,6 +14,7 @@
 mod counts;
 mod cursor;
 mod distinct;
+mod iter;
 mod key_order;
 mod parallel_reads;
 mod projection;
@@ -27,6 +28,7 @@ pub(super) use counts::is_nothing;
 pub use counts::{RangeEstimate, RowCount};
 pub use cursor::Cursor;
 pub(super) use cursor::Gap;
+pub use iter::{Rows, TxnRows};
 pub(crate) use key_order::{KeyOrder, Repeats};
 pub(super) use parallel_reads::bring_together;
 pub use projection::Projection;

@@ -1,10 +1,10 @@
 //! Snapshots: the store as of one commit.
 
 use crate::{
-    Error, Result, Seqno, TreeId,
+    Error, KeyRange, Result, Seqno, TreeId,
     catalog::{BUILD_ATTRIBUTES, CATALOG_TREE, Record, TreeRecord},
     db::{
-        Cursor, Projection, Shared, Tree, TreeInfo,
+        Cursor, Projection, Rows, Shared, Tree, TreeInfo,
         ddl::operators::must_know,
         read::{View, in_key_order},
         tree::bounds,
@@ -14,7 +14,7 @@ use crate::{
     version::{Reader, SnapshotState, Version},
 };
 
-use std::{collections::BTreeMap, ops::RangeBounds};
+use std::collections::BTreeMap;
 
 /// The trees in the catalog of a named snapshot.
 pub(in crate::db) type TreesThen = Arc<BTreeMap<TreeId, TreeRecord>>;
@@ -123,7 +123,7 @@ impl Snapshot {
         Ok(found.then_some(value))
     }
 
-    /// The values of many keys at this snapshot, in the order of the keys: see [`Tree::multi_get`].
+    /// The values of many keys at this snapshot, in the order of the keys: see [`Tree::get_many`].
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -171,11 +171,16 @@ impl Snapshot {
         self.view(tree)?.get_at(tree, key, from, out)
     }
 
+    /// The rows of a range at this snapshot, from both ends: see [`Tree::range`].
+    pub fn range(&self, tree: &Tree, range: impl KeyRange) -> Rows {
+        Rows::new(self.scan(tree, range))
+    }
+
     /// A cursor over a range of keys at this snapshot, before its first row.
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn scan<'k>(&self, tree: &Tree, range: impl RangeBounds<&'k [u8]>) -> Result<Cursor> {
+    pub fn scan(&self, tree: &Tree, range: impl KeyRange) -> Result<Cursor> {
         self.check(tree)?;
         Cursor::new(self.clone(), tree.entry.id, Some(tree), bounds(&range)?)
     }

@@ -5,10 +5,8 @@
 //!
 //! Threads: as the transaction.
 
-use std::ops::RangeBounds;
-
 use crate::{
-    Result, Tree,
+    KeyRange, Result, Tree,
     db::{Cursor, tree::bounds},
 };
 
@@ -21,7 +19,7 @@ impl Txn {
     ///
     /// # Errors
     /// As [`scan`](Self::scan) and [`TxnCursor::next`](super::TxnCursor::next).
-    pub fn count<'k>(&self, tree: &Tree, range: impl RangeBounds<&'k [u8]>) -> Result<u64> {
+    pub fn count(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
         let range = bounds(&range)?;
         match self.unwritten(tree, &range)? {
             Some(mut cursor) => cursor.count_rest(),

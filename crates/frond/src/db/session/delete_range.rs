@@ -11,10 +11,10 @@
 //!
 //! Threads: as the transaction.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
 use crate::{
-    Result,
+    KeyRange, Result,
     db::{Tree, tree::bounds},
 };
 
@@ -52,7 +52,7 @@ impl Txn {
     /// As [`delete`](Self::delete) and [`scan_locked`](Self::scan_locked): after `LockTimeout` and
     /// `Interrupted` the rows are unchanged, and those that were reached are locked; after
     /// `Deadlock`, `Conflict`, `Full` the transaction is rolled back.
-    pub fn delete_range<'k>(&self, tree: &Tree, range: impl RangeBounds<&'k [u8]>) -> Result<u64> {
+    pub fn delete_range(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
         let (from, to) = bounds(&range)?;
         drop(self.enter_writing(tree, &[])?);
         let before = self.savepoint()?;

@@ -8,10 +8,8 @@
 //! Threads: as the transaction. Cost: as [`Tree::estimate`], twice if the snapshot's version is not
 //! the newest.
 
-use std::ops::RangeBounds;
-
 use crate::{
-    Result, TreeId,
+    KeyRange, Result, TreeId,
     db::{RangeEstimate, Tree, read::is_nothing, tree::bounds},
     sync::Arc,
     tree::Look,
@@ -28,11 +26,7 @@ impl Txn {
     ///
     /// # Errors
     /// `NoSuchTree` if the tree was dropped; `TxnEnded`, `Interrupted`.
-    pub fn estimate<'k>(
-        &self,
-        tree: &Tree,
-        range: impl RangeBounds<&'k [u8]>,
-    ) -> Result<RangeEstimate> {
+    pub fn estimate(&self, tree: &Tree, range: impl KeyRange) -> Result<RangeEstimate> {
         let state = self.enter_tree(tree)?;
         let (from, to) = bounds(&range)?;
         if is_nothing(&from, &to) {

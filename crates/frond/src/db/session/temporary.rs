@@ -17,10 +17,8 @@
 //! Threads: as the transaction. The state of a user's transaction is locked before that of a
 //! tree's.
 
-use std::ops::RangeBounds;
-
 use crate::{
-    Error, Result, Seqno, TreeId,
+    Error, KeyRange, Result, Seqno, TreeId,
     catalog::TreeRecord,
     db::{Db, Tree, TreeOptions},
     sync::{Arc, Mutex},
@@ -159,7 +157,7 @@ impl TemporaryTree {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<TxnCursor<'_>> {
+    pub fn scan(&self, range: impl KeyRange) -> Result<TxnCursor<'_>> {
         self.held.rows.scan(&self.held.tree, range)
     }
 

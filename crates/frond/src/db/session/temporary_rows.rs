@@ -6,10 +6,10 @@
 //!
 //! Threads: as `temporary.rs`.
 
-use std::ops::{Range, RangeBounds};
+use std::ops::Range;
 
 use crate::{
-    Result,
+    KeyRange, Result,
     db::{RangeEstimate, RowCount},
     sync::Arc,
 };
@@ -144,7 +144,7 @@ impl TemporaryTree {
     ///
     /// # Errors
     /// `TxnEnded` if the tree is lost; `Interrupted`.
-    pub fn estimate<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<RangeEstimate> {
+    pub fn estimate(&self, range: impl KeyRange) -> Result<RangeEstimate> {
         self.held.rows.estimate(&self.held.tree, range)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Result, db::Db};
+use crate::{Error, Result, db::Db};
 
 use super::{Txn, TxnOptions};
 
@@ -46,8 +46,57 @@ impl Db {
     pub fn transact_with<T>(
         &self,
         options: TxnOptions,
-        mut work: impl FnMut(&Txn) -> Result<T>,
+        work: impl FnMut(&Txn) -> Result<T>,
     ) -> Result<T> {
+        self.try_transact_with(options, work)
+    }
+
+    /// Runs a closure in a transaction, like [`transact`](Self::transact), with errors of the
+    /// program's own: any error rolls back, unless a `Deadlock` or `Conflict` has ended the
+    /// transaction, which is then run again.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new()).unwrap();
+    /// #[derive(Debug)]
+    /// enum Failure {
+    ///     NoMoney,
+    ///     Store(frond::Error),
+    /// }
+    ///
+    /// impl From<frond::Error> for Failure {
+    ///     fn from(error: frond::Error) -> Self {
+    ///         Failure::Store(error)
+    ///     }
+    /// }
+    ///
+    /// let accounts = db.tree("accounts", Default::default()).unwrap();
+    /// let paid = db.try_transact(|txn| {
+    ///     let ada = txn.get_for_update(&accounts, b"ada")?.ok_or(Failure::NoMoney)?;
+    ///     txn.put(&accounts, b"bob", &ada)?;
+    ///     Ok(txn.delete(&accounts, b"ada")?)
+    /// });
+    /// assert!(matches!(paid, Err(Failure::NoMoney)));
+    /// ```
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn try_transact<T, E: From<Error>>(
+        &self,
+        work: impl FnMut(&Txn) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.try_transact_with(TxnOptions::default(), work)
+    }
+
+    /// Runs a closure in a transaction, like [`try_transact`](Self::try_transact), with options.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn try_transact_with<T, E: From<Error>>(
+        &self,
+        options: TxnOptions,
+        mut work: impl FnMut(&Txn) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut pause = PAUSE_FIRST;
         loop {
             let txn = self.begin(options.clone())?;
@@ -60,7 +109,7 @@ impl Db {
                 // The transaction has ended, whatever the closure did with the error.
                 _ => {
                     if let Some(reason) = txn.ended_by() {
-                        return Err(reason);
+                        return Err(reason.into());
                     }
                     // A deadlock or conflict: retry.
                 }

@@ -140,7 +140,7 @@ fn by_handle(tree: &Tree) -> Vec<Seen> {
         ("get_projected", one(tree.get_projected(&[3], &parts, &mut value).map(some))),
         ("get_at", one(tree.get_at(&[3], 1, &mut [0; 2]))),
         ("contains", one(tree.contains(&[33]).map(some))),
-        ("multi_get", all(tree.multi_get(&keys()))),
+        ("get_many", all(tree.get_many(&keys()))),
         ("scan", tree.scan(..).and_then(count)),
         ("row_count", tree.row_count().map(|count| count.rows)),
         ("distinct_prefixes", tree.distinct_prefixes().map(|counts| counts[0])),

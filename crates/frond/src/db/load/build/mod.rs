@@ -239,7 +239,7 @@ impl Db {
             return Err(error);
         }
         ours.retain(|id| !gone.contains(id));
-        let tree = self.tree(id).ok_or(Error::NoSuchTree(name))?;
+        let tree = self.tree_by_id(id).ok_or(Error::NoSuchTree(name))?;
         let queue = Arc::new(ChangeQueue { tree: id, has_missed: AtomicBool::new(false) });
         Ok(Queue { tree, queue, is_closed: false })
     }

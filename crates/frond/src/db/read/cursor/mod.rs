@@ -135,6 +135,32 @@ impl Cursor {
         })
     }
 
+    /// A cursor over the same range at the same moment, above its last row.
+    pub(super) fn at_end(&self) -> Self {
+        let mut end = Self {
+            flights: None,
+            snapshot: self.snapshot.clone(),
+            tree: self.tree,
+            entry: self.entry.clone(),
+            schema: self.schema.clone(),
+            from: self.from.clone(),
+            to: self.to.clone(),
+            projection: self.projection.clone(),
+            gap: Gap::High,
+            rows: RowBuf::new(),
+            blob: Vec::new(),
+            index: 0,
+            forward: true,
+            piece_rows: ROWS_FIRST,
+            ahead: 0,
+            lone: None,
+            interrupter: self.interrupter.clone(),
+            order: KeyOrder::default(),
+        };
+        end.seek_last();
+        end
+    }
+
     /// Makes the cursor cancellable: after this call, an interrupt makes steps fail with
     /// `Interrupted`, at the latest once the rows are returned that were already fetched, some
     /// thousands. The cursor stays where it is, and goes on once the interrupt is cleared.

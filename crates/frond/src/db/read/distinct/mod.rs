@@ -26,10 +26,10 @@
 //!
 //! Threads: all.
 
-use std::{collections::BTreeMap, ops::RangeBounds};
+use std::collections::BTreeMap;
 
 use crate::{
-    Layout, Result,
+    KeyRange, Layout, Result,
     block::common_prefix,
     db::{Cursor, Tree},
     tree::Look,
@@ -121,7 +121,7 @@ impl Tree {
     }
 
     /// Approximate number of rows, from nodes that are read if they are not in memory.
-    fn about<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<u64> {
+    fn about(&self, range: impl KeyRange) -> Result<u64> {
         Ok(self.estimate_by(range, Look::Reading)?.rows)
     }
 

@@ -5,10 +5,8 @@
 //!
 //! Threads: one.
 
-use std::ops::RangeBounds;
-
 use crate::{
-    Result,
+    KeyRange, Result,
     db::{Repeats, RowBuf, tree::bounds},
 };
 
@@ -59,7 +57,7 @@ impl TxnCursor<'_> {
     ///
     /// # Errors
     /// `InvalidArgument` if the range ends before it begins.
-    pub fn set_range<'k>(&mut self, range: impl RangeBounds<&'k [u8]>) -> Result<()> {
+    pub fn set_range(&mut self, range: impl KeyRange) -> Result<()> {
         let range = bounds(&range)?;
         match &mut self.base {
             Base::Seen(base) => base.set_range(range.clone()),

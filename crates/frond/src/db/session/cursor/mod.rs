@@ -12,11 +12,11 @@
 //! Threads: one. Cost: while the transaction has written nothing to the tree, that of a cursor's
 //! row plus a check; otherwise also a copy of each row.
 
-use std::{cmp::Ordering, ops::RangeBounds, time::Duration};
+use std::{cmp::Ordering, time::Duration};
 
 use crate::{
-    Error, Kind, Result, TreeId,
-    db::{Cursor, KeyOrder, Projection, Repeats, Tree, tree::bounds},
+    Error, KeyRange, Kind, Result, TreeId,
+    db::{Cursor, KeyOrder, Projection, Repeats, Tree, TxnRows, tree::bounds},
     txn::{Mark, OwnCursor},
 };
 
@@ -120,12 +120,14 @@ impl Txn {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn scan<'k>(
-        &self,
-        tree: &Tree,
-        range: impl RangeBounds<&'k [u8]>,
-    ) -> Result<TxnCursor<'_>> {
+    pub fn scan(&self, tree: &Tree, range: impl KeyRange) -> Result<TxnCursor<'_>> {
         self.scan_as(tree, bounds(&range)?, &ReadOptions::default())
+    }
+
+    /// The rows of a range, as [`scan`](Self::scan) sees them. Each row is copied. Errors are items,
+    /// and end the iteration.
+    pub fn range(&self, tree: &Tree, range: impl KeyRange) -> TxnRows<'_> {
+        TxnRows::new(self.scan(tree, range))
     }
 
     /// A cursor that reads rows as requested: without locks, or locking each row as it comes to it,
@@ -134,10 +136,10 @@ impl Txn {
     ///
     /// # Errors
     /// As [`scan_locked`](Self::scan_locked) and [`TxnCursor::project`].
-    pub fn scan_with<'k>(
+    pub fn scan_with(
         &self,
         tree: &Tree,
-        range: impl RangeBounds<&'k [u8]>,
+        range: impl KeyRange,
         options: &ReadOptions<'_>,
     ) -> Result<TxnCursor<'_>> {
         let mut cursor = self.scan_as(tree, bounds(&range)?, options)?;
@@ -171,10 +173,10 @@ impl Txn {
     ///
     /// # Errors
     /// As [`get_for_update`](Self::get_for_update); those of locks come from the cursor's steps.
-    pub fn scan_locked<'k>(
+    pub fn scan_locked(
         &self,
         tree: &Tree,
-        range: impl RangeBounds<&'k [u8]>,
+        range: impl KeyRange,
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<TxnCursor<'_>> {
@@ -183,11 +185,7 @@ impl Txn {
     }
 
     /// A cursor over the snapshot of plain reads, without the transaction's own writes.
-    pub(crate) fn scan_snapshot<'k>(
-        &self,
-        tree: &Tree,
-        range: impl RangeBounds<&'k [u8]>,
-    ) -> Result<Cursor> {
+    pub(crate) fn scan_snapshot(&self, tree: &Tree, range: impl KeyRange) -> Result<Cursor> {
         let mut state = self.enter_tree(tree)?;
         let snapshot = self.snapshot_again(&mut state);
         Cursor::new(snapshot, tree.entry.id, Some(tree), bounds(&range)?)
