@@ -166,9 +166,14 @@ pub(crate) fn callback<F>(function: Option<F>) -> Done<F> {
     function.ok_or_else(|| misuse("the callback is null"))
 }
 
+#[cold]
+fn null_error(what: &str) -> Fail {
+    misuse(format!("`{what}` is null"))
+}
+
 /// FRD-1001 if a pointer is null.
 fn not_null<T>(pointer: *const T, what: &str) -> Done<NonNull<T>> {
-    NonNull::new(pointer.cast_mut()).ok_or_else(|| misuse(format!("`{what}` is null")))
+    NonNull::new(pointer.cast_mut()).ok_or_else(|| null_error(what))
 }
 
 pub(crate) unsafe fn given<'a, T>(pointer: *const T, what: &str) -> Done<&'a T> {

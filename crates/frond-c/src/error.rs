@@ -94,6 +94,7 @@ impl From<frond::Error> for Fail {
 }
 
 /// The error for an invalid argument (FRD-1001).
+#[cold]
 pub(crate) fn misuse(why: impl Into<String>) -> Fail {
     Fail::Engine(frond::Error::InvalidArgument(why.into()))
 }
@@ -103,30 +104,36 @@ pub(crate) fn misuse(why: impl Into<String>) -> Fail {
 /// # Safety
 /// `error` is null, or points to a `frond_error`.
 pub(crate) unsafe fn call(error: *mut frond_error, work: impl FnOnce() -> Done) -> i32 {
-    let told = || match work() {
-        Ok(()) => (FROND_OK, 0, String::new(), None),
-        Err(Fail::NotFound) => (FROND_NOT_FOUND, 0, String::new(), None),
-        Err(Fail::Engine(failed)) => {
-            // The code of a failed step is that of its reason; `entry` says which step it was.
-            let message = match &failed {
-                frond::Error::Step { error, .. } => error.to_string(),
-                failed => failed.to_string(),
-            };
-            // Each message begins with its code (docs/errors.md).
-            let code = message.get(4..8).and_then(|code| code.parse().ok());
-            (code.unwrap_or(FROND_PANIC), kind(&failed), message, Some(failed))
-        }
-    };
     // A panic may leave the engine's data inconsistent, but it poisons the locks of that data:
     // later calls panic, too, and end here.
-    let outcome = match catch_unwind(AssertUnwindSafe(told)) {
-        Ok((code @ (FROND_OK | FROND_NOT_FOUND), ..)) => return code,
-        Ok(outcome) => outcome,
-        Err(panic) => (FROND_PANIC, FROND_REOPEN, words(&*panic), None),
+    let failed = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => return FROND_OK,
+        Ok(Err(Fail::NotFound)) => return FROND_NOT_FOUND,
+        Ok(Err(Fail::Engine(failed))) => Ok(failed),
+        Err(panic) => Err(panic),
     };
-    let (code, kind, message, failed) = outcome;
     // SAFETY: as the caller promises.
-    if let Some(error) = unsafe { error.as_mut() } {
+    report(unsafe { error.as_mut() }, failed)
+}
+
+/// Describes an error or a panic in the caller's struct. A function of its own, so that the code of
+/// each call is short.
+#[cold]
+fn report(to: Option<&mut frond_error>, failed: Result<frond::Error, Box<dyn Any + Send>>) -> i32 {
+    let described = |failed: frond::Error| {
+        // The code of a failed step is that of its reason; `entry` says which step it was.
+        let message = match &failed {
+            frond::Error::Step { error, .. } => error.to_string(),
+            failed => failed.to_string(),
+        };
+        // Each message begins with its code (docs/errors.md).
+        let code = message.get(4..8).and_then(|code| code.parse().ok());
+        (code.unwrap_or(FROND_PANIC), kind(&failed), message, Some(failed))
+    };
+    let described = failed.and_then(|failed| catch_unwind(AssertUnwindSafe(|| described(failed))));
+    let (code, kind, message, failed) =
+        described.unwrap_or_else(|panic| (FROND_PANIC, FROND_REOPEN, words(&*panic), None));
+    if let Some(error) = to {
         (error.code, error.kind) = (code, kind);
         write(&mut error.message, &message);
         error.place(failed.as_ref());

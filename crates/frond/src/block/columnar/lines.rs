@@ -12,12 +12,12 @@ use std::ops::Range;
 
 use super::{
     super::{
-        BLOCK_RAW_BYTES_MAX, BadBlock,
+        BLOCK_RAW_BYTES_MAX, BadBlock, Chunks,
         column::string::{Apart, Strings},
     },
     columns::{Column, Holds, put_word},
     frame::{ColumnarBlock, TOO_LONG},
-    vector::{Scratch, decode},
+    reference,
 };
 use crate::{block::varint_bytes, coding::put_varint, message::Tag};
 
@@ -46,6 +46,26 @@ pub struct EvenLines<'a> {
     pub apart: usize,
     /// Length of each row.
     pub width: usize,
+}
+
+/// Buffers for decoded columns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scratch {
+    pub words: Vec<u64>,
+    pub strings: Vec<Strings>,
+    /// What codecs have decoded of this block: a walk decodes it once.
+    pub chunks: Chunks,
+    pub quotes: reference::Scratch,
+}
+
+impl Scratch {
+    /// A buffer for `count` words.
+    pub fn words(&mut self, count: usize) -> &mut [u64] {
+        if self.words.len() < count {
+            self.words.resize(count, 0);
+        }
+        &mut self.words[..count]
+    }
 }
 
 /// The columns that rows are assembled from.
@@ -229,6 +249,22 @@ fn put_eight(line: &mut [u8], at: usize, eight: [u8; 8]) {
     if let Some(to) = line.get_mut(at..).and_then(|to| to.first_chunk_mut::<8>()) {
         *to = eight;
     }
+}
+
+/// Decodes values of column `at` from row `first` on. A single value, as a seek needs, is read
+/// without a proof that the column is complete.
+#[inline]
+pub(super) fn decode(
+    columnar: &ColumnarBlock<'_>,
+    at: usize,
+    first: usize,
+    words: &mut [u64],
+) -> Result<(), BadBlock> {
+    match words {
+        [word] => *word = columnar.int(at, first)?,
+        words => columnar.words(at)?.decode(first, words),
+    }
+    Ok(())
 }
 
 /// A length as LEB128, padded with zeros.

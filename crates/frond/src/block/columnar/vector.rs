@@ -13,8 +13,7 @@ use std::ops::Range;
 use super::{
     super::{BadBlock, Chunks, column::string::Strings},
     frame::ColumnarBlock,
-    lines::{EvenLines, Lines, Source},
-    reference,
+    lines::{EvenLines, Lines, Scratch, Source, decode},
     spare::Memory,
 };
 use crate::message::Tag;
@@ -39,16 +38,6 @@ pub(super) struct Vector {
     values: Lines,
     others: Strings,
     scratch: Scratch,
-}
-
-/// Buffers for decoded columns.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Scratch {
-    pub words: Vec<u64>,
-    pub strings: Vec<Strings>,
-    /// What codecs have decoded of this block: a walk decodes it once.
-    pub chunks: Chunks,
-    pub quotes: reference::Scratch,
 }
 
 /// Rows whose keys all have one length, and so do their values, which are all in the columns: puts.
@@ -204,31 +193,5 @@ impl Vector {
     #[inline]
     pub fn chunks(&mut self) -> &mut Chunks {
         &mut self.scratch.chunks
-    }
-}
-
-/// Decodes values of column `at` from row `first` on. A single value, as a seek needs, is read
-/// without a proof that the column is complete.
-#[inline]
-pub(super) fn decode(
-    columnar: &ColumnarBlock<'_>,
-    at: usize,
-    first: usize,
-    words: &mut [u64],
-) -> Result<(), BadBlock> {
-    match words {
-        [word] => *word = columnar.int(at, first)?,
-        words => columnar.words(at)?.decode(first, words),
-    }
-    Ok(())
-}
-
-impl Scratch {
-    /// A buffer for `count` words.
-    pub fn words(&mut self, count: usize) -> &mut [u64] {
-        if self.words.len() < count {
-            self.words.resize(count, 0);
-        }
-        &mut self.words[..count]
     }
 }

@@ -69,7 +69,8 @@ pub enum IntKind {
     Scaled,
 }
 
-/// First bytes of columns that are not packed.
+/// First bytes of columns that are not packed. Those of differences between columns, 71 and 73,
+/// are in `columnar/difference.rs`.
 mod tag {
     pub const PFOR: u8 = 65;
     pub const RLE: u8 = 66;

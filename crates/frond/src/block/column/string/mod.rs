@@ -10,7 +10,7 @@
 //! | raw | `raw.rs` | bytes and the end of each string; for what nothing else shrinks |
 //! | prefix | `prefix.rs` | prefix compression, for sorted strings, above all keys |
 //! | dictionary | `dictionary.rs` | few distinct strings; the block's dictionary or the leaf's |
-//! | shape | `shape/mod.rs`, `shape_even.rs` | patterns: each position a constant, digit or hex digit |
+//! | shape | `shape/` | patterns: each position a constant, digit or hex digit |
 //! | symbols | `fsst.rs` | text (FSST): frequent pieces of up to eight bytes as one byte |
 //! | templates | `templates.rs`, `templated.rs` | few formats, as in logs; what varies is packed |
 //!
@@ -39,7 +39,6 @@ mod plan;
 mod prefix;
 mod raw;
 mod shape;
-mod shape_even;
 mod shape_training;
 mod strings;
 mod strs;
@@ -56,7 +55,7 @@ pub use encoder::{StrEncoder, Written};
 pub use model::StringModel;
 pub(in crate::block) use model::VERSION as MODEL_VERSION;
 pub use plan::{StrKind, StringPlan};
-pub use shape_even::Apart;
+pub use shape::Apart;
 pub use strings::{Strings, equal_short};
 pub use strs::Strs;
 pub use training::{Purpose, Trained, train};

@@ -1,8 +1,9 @@
 //! String models: what the string columns of a leaf share, that is, a dictionary, a symbol table, a
 //! shape, templates.
 //!
-//! A model is made once, from a sample (`training.rs`), and stored in its leaf; reading any block of
-//! the leaf requires it. Its bytes are kept as they were written, so that a leaf can pass them on.
+//! A model is made once, from a sample (`training.rs`), and stored in its leaf; reading any block
+//! of the leaf requires it. Its bytes are kept as they were written, so that a leaf can pass them
+//! on.
 //!
 //! ```text
 //! model       version u8 | parts u8: 1 dictionary, 2 symbols, 4 shape, 8 templates |

@@ -8,8 +8,8 @@ use std::{cmp::Ordering, ops::Range};
 
 use super::{
     super::Ints, dictionary::Coded, fsst::Symbols, model::StringModel, plan::StrKind,
-    prefix::Prefixed, raw, raw::Laid, raw::partition, shape::Shape, shape::Shaped,
-    shape_even::Apart, strings::Strings, templated::Templated,
+    prefix::Prefixed, raw, raw::Laid, raw::partition, shape::Apart, shape::Shape, shape::Shaped,
+    strings::Strings, templated::Templated,
 };
 use crate::{
     block::{BadBlock, Codec},

@@ -21,7 +21,7 @@
 
 use std::{cmp::Ordering, ops::Range};
 
-use super::{exceptions::Exceptions, shape_even::Apart, strings::Strings};
+use super::{exceptions::Exceptions, strings::Strings};
 use crate::{
     block::{BadBlock, bytes::copy_short},
     coding::Reader,
@@ -34,6 +34,9 @@ pub(super) const HEX_UPPER: u8 = 3;
 pub(super) const ANY: u8 = 4;
 
 mod check;
+mod even;
+
+pub use even::Apart;
 
 pub(super) const BAD: BadBlock = BadBlock("a shape does not fit its strings");
 

@@ -11,9 +11,7 @@
 
 use std::ops::Range;
 
-use super::shape::{
-    ANY, BAD, CONSTANT, DIGIT, DIGITS, HEX_LOWER, HEX_UPPER, Run, Shaped, next_run,
-};
+use super::{ANY, BAD, CONSTANT, DIGIT, DIGITS, HEX_LOWER, HEX_UPPER, Run, Shaped, next_run};
 use crate::block::{BadBlock, bytes::short_word};
 
 /// Digits per word of eight bytes: two groups of three.
