@@ -40,6 +40,11 @@ mod tests {
         }
         let mut batch = Batch::new();
         batch.put(&tree, b"SECRET", b"secret").expect("put");
+        let by_row = IndexSpec::new("by_row", |_, row, out| {
+            out.extend_from_slice(row);
+            true
+        });
+        let table = db.table(TableSpec::new("table").index(by_row)).expect("new");
         let txn = db.begin(TxnOptions::default()).expect("begins");
         txn.put(&tree, b"SECRET", b"secret").expect("put");
         let mut cursor = tree.scan(&b"SECRET1"[..]..).expect("a cursor");
@@ -48,11 +53,6 @@ mod tests {
         assert!(scan.next().expect("a row").is_some());
         let mut load = db.bulk_load("u", TreeOptions::default()).expect("new");
         load.put(b"SECRET", b"secret").expect("put");
-        let by_row = IndexSpec::new("by_row", |_, row, out| {
-            out.extend_from_slice(row);
-            true
-        });
-        let table = db.table(TableSpec::new("table").index(by_row)).expect("new");
         table.put(&txn, b"SECRET", b"secret").expect("put");
         let index = table.index("by_row").expect("there");
         let mut found = index.scan(&txn, ..).expect("a cursor");
