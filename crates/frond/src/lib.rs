@@ -109,6 +109,10 @@ pub use types::{
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+/// Runs the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+struct Guide;
 /// Compiles the examples of the guide to tables.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tables.md")]
