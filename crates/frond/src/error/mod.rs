@@ -470,8 +470,8 @@ impl std::fmt::Debug for Error {
 }
 
 impl Error {
-    /// The number of its code: 1107 for FRD-1107. `docs/errors.md` explains each code. The code of a
-    /// failed step of a change of trees is that of its reason.
+    /// The number of its code: 1107 for FRD-1107. `docs/errors.md` explains each code. The code of
+    /// a failed step of a change of trees is that of its reason.
     pub fn code(&self) -> u16 {
         if let Self::Step { error, .. } = self {
             return error.code();

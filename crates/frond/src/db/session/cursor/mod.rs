@@ -124,8 +124,8 @@ impl Txn {
         self.scan_as(tree, bounds(&range)?, &ReadOptions::default())
     }
 
-    /// The rows of a range, as [`scan`](Self::scan) sees them. Each row is copied. Errors are items,
-    /// and end the iteration.
+    /// The rows of a range, as [`scan`](Self::scan) sees them. Each row is copied. Errors are
+    /// items, and end the iteration.
     pub fn range(&self, tree: &Tree, range: impl KeyRange) -> TxnRows<'_> {
         TxnRows::new(self.scan(tree, range))
     }
