@@ -121,14 +121,13 @@ pub(crate) unsafe fn call(error: *mut frond_error, work: impl FnOnce() -> Done) 
 #[cold]
 fn report(to: Option<&mut frond_error>, failed: Result<frond::Error, Box<dyn Any + Send>>) -> i32 {
     let described = |failed: frond::Error| {
-        // The code of a failed step is that of its reason; `entry` says which step it was.
+        // The message of a failed step is that of its reason, as is its code; `entry` says which
+        // step it was.
         let message = match &failed {
             frond::Error::Step { error, .. } => error.to_string(),
             failed => failed.to_string(),
         };
-        // Each message begins with its code (docs/errors.md).
-        let code = message.get(4..8).and_then(|code| code.parse().ok());
-        (code.unwrap_or(FROND_PANIC), kind(&failed), message, Some(failed))
+        (failed.code().into(), kind(&failed), message, Some(failed))
     };
     let described = failed.and_then(|failed| catch_unwind(AssertUnwindSafe(|| described(failed))));
     let (code, kind, message, failed) =

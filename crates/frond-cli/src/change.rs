@@ -2,12 +2,13 @@
 //!
 //! Invariant: a row of a loaded tree and its index entries change in one commit.
 
-use frond::{Batch, Db, TreeOptions};
+use frond::{Batch, TreeOptions};
 
 use crate::{
     common::{StoreArgs, open, open_tree, say},
     escape::unescape,
     fail::{Fail, Result, error},
+    load::Target,
     rows::{Header, RowBuilder, index_name},
     show::Form,
 };
@@ -84,7 +85,7 @@ pub fn put(args: PutArgs) -> Result {
     match Form::of(&db, &tree) {
         Form::Rows(header) => {
             let row = row_of(&header, &args.words)?;
-            replace_row(&db, &args.tree, &header, &row, &mut batch)?;
+            replace_row(&Target::of(&db, tree, header)?, &row, &mut batch)?;
         }
         Form::Index(index, _) => return error(is_index(&args.tree, &index.of)),
         Form::Plain => {
@@ -119,37 +120,19 @@ fn row_of(header: &Header, words: &[String]) -> Result<RowBuilder> {
     Ok(row)
 }
 
-fn replace_row(
-    db: &Db,
-    tree: &str,
-    header: &Header,
-    row: &RowBuilder,
-    batch: &mut Batch,
-) -> Result {
-    delete_index_entries(db, tree, header, row.key(), batch)?;
-    batch.put(&db.open_tree(tree)?, row.key(), row.row())?;
+/// Adds to a batch that a row replaces the one with its key, if there is one.
+fn replace_row(target: &Target, row: &RowBuilder, batch: &mut Batch) -> Result {
+    let key = row.key();
+    if let Some(old) = target.tree.get(key)? {
+        target.delete_entries(key, &old, batch)?;
+    }
+    batch.put(&target.tree, key, row.row())?;
     let mut index_key = Vec::new();
-    for (at, column) in header.indexes.iter().enumerate() {
-        row.index_key(header, at, &mut index_key).map_err(Fail::Error)?;
-        batch.put(&db.open_tree(&index_name(tree, column))?, &index_key, b"")?;
+    for (at, index) in target.indexes.iter().enumerate() {
+        row.index_key(&target.header, at, &mut index_key).map_err(Fail::Error)?;
+        batch.put(index, &index_key, b"")?;
     }
     Ok(())
-}
-
-/// Deletes the index entries of the row with this key; returns whether there is one.
-fn delete_index_entries(
-    db: &Db,
-    tree: &str,
-    header: &Header,
-    key: &[u8],
-    batch: &mut Batch,
-) -> Result<bool> {
-    let Some(row) = db.open_tree(tree)?.get(key)? else { return Ok(false) };
-    let index_keys = header.index_keys(key, &row).map_err(Fail::Error)?;
-    for (column, index_key) in header.indexes.iter().zip(index_keys) {
-        batch.delete(&db.open_tree(&index_name(tree, column))?, &index_key)?;
-    }
-    Ok(true)
 }
 
 /// Runs `frond delete`.
@@ -159,15 +142,16 @@ pub fn delete(args: DeleteArgs) -> Result {
     let form = Form::of(&db, &tree);
     let key = form.key(&args.key)?;
     let mut batch = Batch::new();
-    let exists = match &form {
-        Form::Rows(header) => delete_index_entries(&db, &args.tree, header, &key, &mut batch)?,
-        Form::Index(index, _) => return error(is_index(&args.tree, &index.of)),
-        Form::Plain => tree.contains(&key)?,
-    };
-    if !exists {
-        return Err(Fail::Negative(format!("no such key in \"{}\"", args.tree)));
+    if let Form::Index(index, _) = form {
+        return error(is_index(&args.tree, &index.of));
     }
+    let Some(row) = tree.get(&key)? else {
+        return Err(Fail::Negative(format!("no such key in \"{}\"", args.tree)));
+    };
     batch.delete(&tree, &key)?;
+    if let Form::Rows(header) = form {
+        Target::of(&db, tree, header)?.delete_entries(&key, &row, &mut batch)?;
+    }
     db.commit(&mut batch)?;
     Ok(db.close()?)
 }

@@ -9,6 +9,9 @@
 
 use std::{fmt, io, process::ExitCode};
 
+/// Exit code of a command that a signal has ended.
+pub const INTERRUPTED: u8 = 130;
+
 /// Why a command ended early.
 #[derive(Debug)]
 pub enum Fail {
@@ -16,7 +19,7 @@ pub enum Fail {
     Negative(String),
     /// It could not be done. Code 2.
     Error(String),
-    /// A signal has ended it early. Code 130.
+    /// A signal has ended it early. Code [`INTERRUPTED`].
     Interrupted(String),
     /// The reader of our output has gone; this is no error.
     ReaderGone,
@@ -40,7 +43,7 @@ impl Fail {
             }
             Fail::Interrupted(why) => {
                 eprintln!("frond: {}", one_line(why));
-                ExitCode::from(130)
+                ExitCode::from(INTERRUPTED)
             }
         }
     }

@@ -3,9 +3,10 @@
 use std::io::Write;
 
 use crate::{
-    escape::{escape, escape_into},
+    escape::escape,
     fail::{Result, error},
-    show::{Form, Values},
+    rows::Values,
+    show::Form,
 };
 
 /// How entries are printed.
@@ -127,9 +128,11 @@ fn push(format: Format, at: usize, value: Option<&[u8]>, line: &mut Vec<u8>) {
 }
 
 fn push_escaped(value: &[u8], line: &mut Vec<u8>) {
-    let mut text = String::new();
-    escape_into(value, &mut text);
-    line.extend_from_slice(text.as_bytes());
+    // Most values are printable as they are.
+    match value.iter().all(|byte| matches!(byte, b' '..=b'~') && *byte != b'\\') {
+        true => line.extend_from_slice(value),
+        false => line.extend_from_slice(escape(value).as_bytes()),
+    }
 }
 
 /// Appends a CSV field. Empty text has quotes, so that it differs from null.

@@ -13,6 +13,7 @@ use crate::{
     common::{Moment, MomentArgs, StoreArgs, output, say},
     fail::{Fail, Result, error},
     lines::{Format, Printer},
+    rows::index_name,
     show::Form,
 };
 
@@ -96,30 +97,21 @@ pub fn run(args: Args) -> Result {
     let moment = args.moment.of(&db)?;
     let tree = moment.tree(&args.tree)?;
     let form = Form::of(&db, &tree);
-    let index = args.by.as_ref().map(|column| index(&moment, &args.tree, &form, column));
-    let index = index.transpose()?;
-    let scanned = index.as_ref().unwrap_or(&tree);
-    let (from, to) = bounds(&args, &Form::of(&db, scanned))?;
-    let range =
-        (Bound::Included(from.as_slice()), to.as_deref().map_or(Bound::Unbounded, Bound::Excluded));
-    let mut cursor = moment.scan(scanned, range)?;
+    let by = args.by.as_ref().map(|column| index(&moment, &args.tree, &form, column));
+    let by = by.transpose()?.map(|index| (Form::of(&db, &index), index));
+    let (keys, scanned) = by.as_ref().map_or((&form, &tree), |(form, index)| (form, index));
+    let mut cursor = moment.scan(scanned, bounds(&args, keys)?)?;
     if args.reverse {
         cursor.seek_last();
     }
-    let next = |cursor: &mut Cursor| -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let entry = if args.reverse { cursor.prev()? } else { cursor.next()? };
-        Ok(entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
-    };
+    let step = if args.reverse { Cursor::prev } else { Cursor::next };
     if args.count {
         let mut count = 0u64;
-        while count < args.limit
-            && if args.reverse { cursor.prev()? } else { cursor.next()? }.is_some()
-        {
+        while count < args.limit && step(&mut cursor)?.is_some() {
             count += 1;
         }
         return say(&count.to_string());
     }
-    let index_form = index.as_ref().map(|index| Form::of(&db, index));
     let mut printer = Printer::new(&args.tree, form, args.format, &args.columns)?;
     let mut out = output();
     if args.header {
@@ -127,12 +119,12 @@ pub fn run(args: Args) -> Result {
     }
     let mut count = 0;
     while count < args.limit
-        && let Some((key, value)) = next(&mut cursor)?
+        && let Some((key, value)) = step(&mut cursor)?
     {
-        match &index_form {
-            None => printer.entry(&key, &value, &mut out)?,
-            Some(form) => {
-                let key = form.row_key(&key)?;
+        match &by {
+            None => printer.entry(key, value, &mut out)?,
+            Some((form, _)) => {
+                let key = form.row_key(key)?;
                 let Some(value) = moment.get(&tree, key)? else {
                     let name = &args.tree;
                     return error(format!("an index entry of \"{name}\" has no row"));
@@ -151,30 +143,27 @@ fn index(moment: &Moment, tree: &str, form: &Form, column: &str) -> Result<Tree>
         Form::Rows(header) => header.indexes.as_slice(),
         _ => &[],
     };
-    if !indexes.iter().any(|index| index.name == column) {
-        let names: Vec<&str> = indexes.iter().map(|index| index.name.as_str()).collect();
-        return error(match names.is_empty() {
-            true => format!("\"{tree}\" has no indexes"),
-            false => format!("no index on \"{column}\"; there are: {}", names.join(", ")),
-        });
+    if let Some(found) = indexes.iter().find(|index| index.name == column) {
+        return moment.tree(&index_name(tree, found));
     }
-    moment.tree(&format!("{tree}.by_{column}"))
+    let names: Vec<&str> = indexes.iter().map(|index| index.name.as_str()).collect();
+    error(match names.is_empty() {
+        true => format!("\"{tree}\" has no indexes"),
+        false => format!("no index on \"{column}\"; there are: {}", names.join(", ")),
+    })
 }
 
-type Range = (Vec<u8>, Option<Vec<u8>>);
-
-fn bounds(args: &Args, form: &Form) -> Result<Range> {
+/// The range of keys that the call selects.
+fn bounds(args: &Args, form: &Form) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
     if let Some(prefix) = &args.prefix {
-        let prefix = form.bound(prefix, true)?;
-        let end = frond::tuple::prefix_end(&prefix);
-        return Ok((prefix, end));
+        return Ok(frond::prefix(form.bound(prefix, true)?));
     }
     let bound = |text: &Option<String>| text.as_ref().map(|text| form.bound(text, false));
     let (from, to) = (bound(&args.from).transpose()?.unwrap_or_default(), bound(&args.to));
     let to = to.transpose()?;
     match to.as_ref().is_some_and(|to| *to <= from) {
         true => error("--to is not after --from"),
-        false => Ok((from, to)),
+        false => Ok((Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded))),
     }
 }
 

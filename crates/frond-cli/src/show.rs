@@ -8,7 +8,7 @@ use frond::{Db, Tree};
 use crate::{
     escape::{escape, unescape},
     fail::{Fail, Result, error},
-    rows::{Field, Header, IndexHeader},
+    rows::{Header, IndexHeader, Values},
 };
 
 /// The meaning of a tree's entries.
@@ -19,12 +19,6 @@ pub enum Form {
     Index(IndexHeader, Header),
     /// Uninterpreted bytes.
     Plain,
-}
-
-/// The values of an entry: one for each of [`Form::columns`], and fields that have no column.
-pub struct Values {
-    pub columns: Vec<Option<Vec<u8>>>,
-    pub more: Vec<Field>,
 }
 
 impl Form {
@@ -62,24 +56,17 @@ impl Form {
         }
     }
 
-    /// The values of an entry.
+    /// The values of an entry, one for each of [`columns`](Self::columns).
     pub fn values(&self, key: &[u8], value: &[u8]) -> Result<Values> {
         let no_row = |why: String| Fail::Error(format!("an entry is not a row: {why}"));
-        let mut more = Vec::new();
         let columns = match self {
             Form::Rows(header) => {
-                let mut columns = vec![None; header.columns.len()];
-                for (name, value) in header.decode(key, value).map_err(no_row)? {
-                    match header.columns.iter().position(|column| *column == name) {
-                        Some(at) => columns[at] = Some(value),
-                        None => more.push((name, value)),
-                    }
-                }
+                let mut values = header.decode(key, value).map_err(no_row)?;
                 if header.key.is_empty() {
                     let number = header.decode_key(key).map_err(no_row)?.pop();
-                    columns.insert(0, number);
+                    values.columns.insert(0, number);
                 }
-                columns
+                return Ok(values);
             }
             Form::Index(index, header) => {
                 let (value, key) = header.decode_index_key(&index.column, key).map_err(no_row)?;
@@ -88,7 +75,7 @@ impl Form {
             }
             Form::Plain => vec![Some(key.to_vec()), Some(value.to_vec())],
         };
-        Ok(Values { columns, more })
+        Ok(Values { columns, more: Vec::new() })
     }
 
     /// The complete key of an entry: a word for each key column, or one word.

@@ -65,16 +65,15 @@ mod tests {
 
     #[test]
     fn layout_parts_match_the_columns() {
-        let column = |name, kind| Column { name, kind };
         let table = Table {
             name: "t",
             base: 0,
             columns: vec![
-                column("a", Type::Text),
-                column("b", Type::I8),
-                column("c", Type::F32),
-                column("d", Type::Text),
-                column("e", Type::Millis),
+                Column::new("a", Type::Text),
+                Column::new("b", Type::I8),
+                Column::new("c", Type::F32),
+                Column::new("d", Type::Text),
+                Column::new("e", Type::Millis),
             ],
             primary: vec![4, 0],
             indexes: vec![Index { name: "ix", columns: vec![3, 2] }],

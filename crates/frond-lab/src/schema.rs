@@ -52,6 +52,13 @@ pub struct Column {
     pub kind: Type,
 }
 
+impl Column {
+    /// A column with this name and type.
+    pub fn new(name: &'static str, kind: Type) -> Self {
+        Self { name, kind }
+    }
+}
+
 /// A secondary index.
 #[derive(Clone, Debug)]
 pub struct Index {

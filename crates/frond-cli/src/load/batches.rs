@@ -120,19 +120,13 @@ impl<'t> Loader<'t> {
 
     /// Deletes the index entries of the row that the built one replaces.
     fn take_back_old_entries(&mut self) -> Result {
-        let Target { tree, indexes, header } = self.target;
         let Some(replaced) = &self.replaced else { return Ok(()) };
         let key = self.records.built().key();
         let old = match replaced.get(key) {
             Some(row) => Some(row.clone()),
-            None => tree.get(key)?,
+            None => self.target.tree.get(key)?,
         };
-        let Some(old) = old else { return Ok(()) };
-        let index_keys = header.index_keys(key, &old).map_err(Fail::Error)?;
-        for (index, index_key) in indexes.iter().zip(index_keys) {
-            self.batch.delete(index, &index_key)?;
-        }
-        Ok(())
+        old.map_or(Ok(()), |old| self.target.delete_entries(key, &old, &mut self.batch))
     }
 
     /// Commits the batch, and returns the number of its rows.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::fail::{Fail, Result};
+use crate::fail::{Fail, INTERRUPTED, Result};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
@@ -10,7 +10,7 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 pub fn catch() -> Result {
     let caught = ctrlc::set_handler(|| {
         if REQUESTED.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
+            std::process::exit(INTERRUPTED.into());
         }
         eprintln!("frond: finishing; press Ctrl-C again to stop at once");
     });

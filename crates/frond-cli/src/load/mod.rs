@@ -44,6 +44,7 @@ use crate::{
 
 use batches::Loader;
 use input::Input;
+pub use target::Target;
 
 /// Load records from CSV, TSV, JSON lines or Debian control paragraphs
 ///
@@ -174,7 +175,7 @@ fn load(args: &Args, db: &Db, input: &mut Input) -> Result<String> {
         bar.finish_and_clear();
         return Ok(summary(args, input, args.index.len(), loaded?, started.elapsed()));
     }
-    let target = target::Target::open(db, args, input)?;
+    let target = Target::open(db, args, input)?;
     let mut loader = Loader::new(&target, args)?;
     let mut ledger = args.ack.as_deref().map(ledger::Ledger::append_to).transpose()?;
     let bar = progress(input);

@@ -3,10 +3,10 @@
 //! Invariant: the tree is created after its indexes, so that a tree with a header has them all. An
 //! interrupted creation leaves an index without its tree; the index is empty, and created again.
 
-use frond::{Db, Tree, TreeOptions};
+use frond::{Batch, Db, Tree, TreeOptions};
 
 use crate::{
-    fail::{Result, error},
+    fail::{Fail, Result, error},
     rows::{ColumnKind, Header, IndexHeader, KeyColumn, VERSION, index_name, list},
 };
 
@@ -49,12 +49,24 @@ impl Target {
                 ));
             }
         }
-        let indexes = header
-            .indexes
-            .iter()
-            .map(|column| db.open_tree(&index_name(args.tree(), column)))
-            .collect::<frond::Result<_>>()?;
+        Self::of(db, tree, header)
+    }
+
+    /// The target of a tree with this header.
+    pub fn of(db: &Db, tree: Tree, header: Header) -> Result<Self> {
+        let name = tree.name();
+        let indexes = header.indexes.iter().map(|column| db.open_tree(&index_name(&name, column)));
+        let indexes = indexes.collect::<frond::Result<_>>()?;
         Ok(Self { tree, indexes, header })
+    }
+
+    /// Adds to a batch that the index entries of the row (`key`, `row`) are deleted.
+    pub fn delete_entries(&self, key: &[u8], row: &[u8], batch: &mut Batch) -> Result {
+        let index_keys = self.header.index_keys(key, row).map_err(Fail::Error)?;
+        for (index, index_key) in self.indexes.iter().zip(index_keys) {
+            batch.delete(index, &index_key)?;
+        }
+        Ok(())
     }
 
     fn create(db: &Db, args: &Args, input: &Input) -> Result<Self> {

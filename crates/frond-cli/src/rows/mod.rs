@@ -71,6 +71,13 @@ pub fn index_name(tree: &str, column: &KeyColumn) -> String {
 /// A field of a row: name and value.
 pub type Field = (String, Vec<u8>);
 
+/// The values of a row: one for each column, and fields that have no column.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Values {
+    pub columns: Vec<Option<Vec<u8>>>,
+    pub more: Vec<Field>,
+}
+
 impl Header {
     /// Parses a tree's attributes; `None` if it was not loaded by this command.
     pub fn from_attributes(attributes: &[u8]) -> Option<Self> {
@@ -123,13 +130,12 @@ impl Header {
         Layout::new(parts)
     }
 
-    /// The fields of the row (`key`, `row`) in the order of the columns, then those without a
-    /// column.
-    pub fn decode(&self, key: &[u8], row: &[u8]) -> Result<Vec<Field>, String> {
-        let mut fields: Vec<Option<Vec<u8>>> = vec![None; self.columns.len()];
+    /// The values of the row (`key`, `row`).
+    pub fn decode(&self, key: &[u8], row: &[u8]) -> Result<Values, String> {
+        let mut fields = vec![None; self.columns.len()];
         for (column, value) in self.key.iter().zip(self.decode_key(key)?) {
             if column.is_restored_from_key()
-                && let Some(at) = self.columns.iter().position(|name| *name == column.name)
+                && let Some(at) = self.place_of(column)
             {
                 fields[at] = Some(value);
             }
@@ -145,32 +151,35 @@ impl Header {
                 false => return Err("a column that is missing has a value".to_owned()),
             }
         }
-        let named = self.columns.iter().cloned().zip(fields);
-        let mut fields: Vec<Field> =
-            named.filter_map(|(name, value)| Some((name, value?))).collect();
+        let mut more = Vec::new();
         if self.more {
-            let mut more = Reader { rest: reader.bytes()? };
-            while !more.rest.is_empty() {
-                let name = String::from_utf8_lossy(more.bytes()?).into_owned();
-                fields.push((name, more.bytes()?.to_vec()));
+            let mut reader = Reader { rest: reader.bytes()? };
+            while !reader.rest.is_empty() {
+                let name = String::from_utf8_lossy(reader.bytes()?).into_owned();
+                more.push((name, reader.bytes()?.to_vec()));
             }
         }
         match reader.rest.is_empty() {
-            true => Ok(fields),
+            true => Ok(Values { columns: fields, more }),
             false => Err("bytes follow the last column".to_owned()),
         }
     }
 
     /// The keys of the row (`key`, `row`) in the indexes, in their order.
     pub fn index_keys(&self, key: &[u8], row: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-        let fields = self.decode(key, row)?;
+        let values = self.decode(key, row)?;
         let keys = self.indexes.iter().map(|column| {
-            let value = fields.iter().find(|(name, _)| *name == column.name);
+            let value = self.place_of(column).and_then(|at| values.columns[at].as_deref());
             let mut index_key = Vec::new();
-            write_index_key(column, value.map(|(_, value)| value.as_slice()), key, &mut index_key)?;
+            write_index_key(column, value, key, &mut index_key)?;
             Ok(index_key)
         });
         keys.collect()
+    }
+
+    /// The number of the column.
+    fn place_of(&self, column: &KeyColumn) -> Option<usize> {
+        self.columns.iter().position(|name| *name == column.name)
     }
 
     /// The values of the key columns.
@@ -259,10 +268,8 @@ impl RowBuilder {
     /// Creates a builder for rows of this header; its key and index columns must be among its
     /// columns.
     pub fn new(header: &Header) -> Self {
-        let place = |column: &KeyColumn| {
-            let found = header.columns.iter().position(|name| *name == column.name);
-            found.expect("key and index columns are among the columns")
-        };
+        let place =
+            |column| header.place_of(column).expect("key and index columns are among the columns");
         Self {
             spans: vec![None; header.columns.len()],
             row_columns: header.row_columns(),

@@ -47,9 +47,7 @@ proptest! {
             builder.set_more(name, value);
         }
         builder.finish(&header, 7).expect("key columns are there");
-        let mut expected: Vec<Field> = values.iter().enumerate()
-            .filter_map(|(at, value)| Some((format!("c{at}"), value.clone()?))).collect();
-        expected.extend(late);
+        let expected = Values { columns: values.clone(), more: late };
         prop_assert_eq!(header.decode(builder.key(), builder.row()), Ok(expected));
         let mut ends = Vec::new();
         prop_assert!(header.key_layout().split(builder.key(), &mut ends));

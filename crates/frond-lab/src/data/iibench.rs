@@ -20,17 +20,16 @@ const ROWS_PER_VIRTUAL_SECOND: u64 = 20_000;
 
 /// Returns the table `purchases_index`.
 pub fn table() -> Table {
-    let column = |name, kind| Column { name, kind };
     Table {
         name: "purchases_index",
         base: 0,
         columns: vec![
-            column("transactionid", Type::I32),
-            column("dateandtime", Type::Millis),
-            column("cashregisterid", Type::I32),
-            column("customerid", Type::I32),
-            column("productid", Type::I32),
-            column("price", Type::F32),
+            Column::new("transactionid", Type::I32),
+            Column::new("dateandtime", Type::Millis),
+            Column::new("cashregisterid", Type::I32),
+            Column::new("customerid", Type::I32),
+            Column::new("productid", Type::I32),
+            Column::new("price", Type::F32),
         ],
         primary: vec![0],
         indexes: vec![

@@ -65,15 +65,14 @@ impl Source for Sbtest {
     const INNODB_ROW_BYTES: u64 = 242;
 
     fn table() -> Table {
-        let column = |name, kind| Column { name, kind };
         Table {
             base: 0,
             name: "sbtest1",
             columns: vec![
-                column("id", Type::I32),
-                column("k", Type::I32),
-                column("c", Type::Text),
-                column("pad", Type::Text),
+                Column::new("id", Type::I32),
+                Column::new("k", Type::I32),
+                Column::new("c", Type::Text),
+                Column::new("pad", Type::Text),
             ],
             primary: vec![0],
             indexes: vec![Index { name: "k_1", columns: vec![1] }],

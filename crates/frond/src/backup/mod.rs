@@ -219,9 +219,6 @@ const UNDECIDED_WAIT: Duration = Duration::from_secs(10);
 const UNDECIDED_PAUSE: Duration = Duration::from_millis(1);
 
 impl Shared {
-    /// Makes everything committed so far one durable version, and holds it; returns its slot in the
-    /// form for a copy. The version contains no prepared transaction with a long value, since no
-    /// tree lists such values yet.
     /// Refuses a target within the directory of the store, which contains only files of the store.
     fn refuse_own_directory(&self, target: &Path) -> Result<()> {
         let own = self.engine.store.dir();
@@ -235,6 +232,9 @@ impl Shared {
         }
     }
 
+    /// Makes everything committed so far one durable version, and holds it; returns its slot in the
+    /// form for a copy. The version contains no prepared transaction with a long value, since no
+    /// tree lists such values yet.
     fn hold_for_backup(&self) -> Result<(Superblock, Held)> {
         if self.read_only {
             return Err(Error::ReadOnly);

@@ -63,18 +63,17 @@ impl Source for LinkTable {
     const INNODB_ROW_BYTES: u64 = 100;
 
     fn table() -> Table {
-        let column = |name, kind| Column { name, kind };
         Table {
             name: "linktable",
             base: 0,
             columns: vec![
-                column("id1", Type::U64),
-                column("id2", Type::U64),
-                column("link_type", Type::U64),
-                column("visibility", Type::I8),
-                column("data", Type::Text),
-                column("time", Type::U64),
-                column("version", Type::U32),
+                Column::new("id1", Type::U64),
+                Column::new("id2", Type::U64),
+                Column::new("link_type", Type::U64),
+                Column::new("visibility", Type::I8),
+                Column::new("data", Type::Text),
+                Column::new("time", Type::U64),
+                Column::new("version", Type::U32),
             ],
             primary: vec![2, 0, 1],
             indexes: Vec::new(),

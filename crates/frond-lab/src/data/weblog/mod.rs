@@ -21,22 +21,21 @@ const POLL: f64 = 0.25;
 
 /// Returns the table `perf_log`.
 pub fn table() -> Table {
-    let column = |name, kind| Column { name, kind };
     Table {
         name: "perf_log",
         base: 0,
         columns: vec![
-            column("log_id", Type::U64),
-            column("begin_ts", Type::Millis),
-            column("end_ts", Type::Millis),
-            column("duration_ms", Type::U32),
-            column("instance_name", Type::Text),
-            column("proc_name", Type::Text),
-            column("app_server", Type::Text),
-            column("login_name", Type::Text),
-            column("row_count", Type::U32),
-            column("error_code", Type::I32),
-            column("param_text", Type::Text),
+            Column::new("log_id", Type::U64),
+            Column::new("begin_ts", Type::Millis),
+            Column::new("end_ts", Type::Millis),
+            Column::new("duration_ms", Type::U32),
+            Column::new("instance_name", Type::Text),
+            Column::new("proc_name", Type::Text),
+            Column::new("app_server", Type::Text),
+            Column::new("login_name", Type::Text),
+            Column::new("row_count", Type::U32),
+            Column::new("error_code", Type::I32),
+            Column::new("param_text", Type::Text),
         ],
         primary: vec![1, 0],
         indexes: vec![

@@ -18,10 +18,9 @@ use crate::targets::{self, Begin, Clients, Connection, Result, Setup};
 const DIR: &str = "lab_probe";
 
 fn table() -> Table {
-    let column = |name, kind| Column { name, kind };
     Table {
         name: "lab_probe",
-        columns: vec![column("id", Type::U64), column("v", Type::U64)],
+        columns: vec![Column::new("id", Type::U64), Column::new("v", Type::U64)],
         primary: vec![0],
         indexes: Vec::new(),
         base: 0,

@@ -47,20 +47,17 @@ impl Db {
     /// `InvalidArgument` if the tree exists and is unique where the options are not, or the other
     /// way round, or has other layouts; otherwise as [`create_tree`](Self::create_tree).
     pub fn tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
-        loop {
-            match self.open_tree(name) {
-                Ok(tree) => {
-                    must_be_alike(name, &tree.info().options, &options)?;
-                    return Ok(tree);
-                }
-                Err(Error::NoSuchTree(_)) => {}
-                Err(other) => return Err(other),
-            }
-            match self.create_tree(name, options.clone()) {
-                Err(Error::TreeExists(_)) => {} // another thread has just created it
+        let tree = match self.open_tree(name) {
+            Err(Error::NoSuchTree(_)) => match self.create_tree(name, options.clone()) {
+                // Another thread has just created it. Not repeated: a tree of an index build, which
+                // cannot be opened, has a name, too.
+                Err(Error::TreeExists(_)) => self.open_tree(name),
                 created => return created,
-            }
-        }
+            },
+            found => found,
+        }?;
+        must_be_alike(name, &tree.info().options, &options)?;
+        Ok(tree)
     }
 
     /// The catalog record of a new tree, which takes the next number. Called with catalog changes

@@ -12,7 +12,8 @@ use super::super::pace;
 use super::choice::{Choices, Drawn, LIST_MAX, List, Requester, name};
 use super::load::{Load, ROWS, Sink};
 use super::{ENTRY, INNODB_ID_BYTES, LinkBench, NODE_TYPE, PARAMS, last_tenth};
-use crate::data::linktable::requests::Request;
+use crate::data::Source;
+use crate::data::linktable::{LinkTable, requests::Request};
 use crate::decode;
 use crate::lab::embedded::{Batch, Bench, Entry, Rows, Worker, Workload};
 use crate::lab::step::Step;
@@ -33,40 +34,20 @@ const DATA: usize = 4;
 const TIME: usize = 5;
 const VERSION: usize = 6;
 
-fn column(name: &'static str, kind: Type) -> Column {
-    Column { name, kind }
-}
-
 fn links() -> Table {
-    Table {
-        name: "linktable",
-        columns: vec![
-            column("id1", Type::U64),
-            column("id2", Type::U64),
-            column("link_type", Type::U64),
-            column("visibility", Type::I8),
-            column("data", Type::Text),
-            column("time", Type::U64),
-            column("version", Type::U32),
-        ],
-        primary: vec![2, 0, 1],
-        indexes: vec![Index {
-            name: "id1_type",
-            columns: vec![0, 2, VISIBILITY, TIME, 1, VERSION, DATA],
-        }],
-        base: 0,
-    }
+    let index = Index { name: "id1_type", columns: vec![0, 2, VISIBILITY, TIME, 1, VERSION, DATA] };
+    Table { indexes: vec![index], ..LinkTable::table() }
 }
 
 fn counts() -> Table {
     Table {
         name: "counttable",
         columns: vec![
-            column("id", Type::U64),
-            column("link_type", Type::U64),
-            column("count", Type::U32),
-            column("time", Type::U64),
-            column("version", Type::U64),
+            Column::new("id", Type::U64),
+            Column::new("link_type", Type::U64),
+            Column::new("count", Type::U32),
+            Column::new("time", Type::U64),
+            Column::new("version", Type::U64),
         ],
         primary: vec![0, 1],
         indexes: Vec::new(),
@@ -78,11 +59,11 @@ fn nodes() -> Table {
     Table {
         name: "nodetable",
         columns: vec![
-            column("id", Type::U64),
-            column("type", Type::U32),
-            column("version", Type::U64),
-            column("time", Type::U32),
-            column("data", Type::Blob),
+            Column::new("id", Type::U64),
+            Column::new("type", Type::U32),
+            Column::new("version", Type::U64),
+            Column::new("time", Type::U32),
+            Column::new("data", Type::Blob),
         ],
         primary: vec![0],
         indexes: Vec::new(),

@@ -4,12 +4,15 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use super::super::pace;
 use super::log::{Key, Log};
 use super::queries::{Drawn, NAMES, choice, draw};
-use super::{ENTRY, Gone, INNODB_ROW_BYTES, PARAMS, QUERY_CLIENTS, ROW_BYTES, Retired, Weblog};
+use super::{
+    ENTRY, Gone, INNODB_ROW_BYTES, PARAMS, QUERY_CLIENTS, ROW_BYTES, Retired, Weblog, take,
+};
 use crate::data::weblog::generator::{Call, columns};
 use crate::data::weblog::table;
 use crate::decode;
@@ -269,20 +272,14 @@ impl Weblog {
     fn load_log(&self, bench: &mut Bench<'_>, log: &Log, table: &Table) -> Result<()> {
         let mut step = Step::load("load", self.rows, ROW_BYTES);
         step.clients = self.writers;
-        let left = Mutex::new(self.rows);
+        let left = AtomicU64::new(self.rows);
         bench.step(&step, |worker| {
             let mut writer = Writer::new(log, table);
             while worker.go_on() {
-                let rows = {
-                    let mut left = left.lock().unwrap_or_else(|e| e.into_inner());
-                    let rows = self.per_commit.min(*left);
-                    *left -= rows;
-                    rows
-                };
-                if rows == 0 {
-                    break;
+                match take(&left, self.per_commit) {
+                    0 => break,
+                    rows => writer.write(worker, rows)?,
                 }
-                writer.write(worker, rows)?;
             }
             Ok(())
         })?;

@@ -19,6 +19,7 @@ mod log;
 mod queries;
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::pace::{self, RATE, Rate};
@@ -245,20 +246,14 @@ impl Weblog {
     fn load(&self, bench: &mut Bench, log: &Log) -> Result<()> {
         let mut step = Step::load("load", self.rows, ROW_BYTES);
         step.clients = self.writers;
-        let left = Mutex::new(self.rows);
+        let left = AtomicU64::new(self.rows);
         bench.step(&step, |worker| {
             let mut writer = Writer::new(log);
             while worker.go_on() {
-                let rows = {
-                    let mut left = left.lock().unwrap_or_else(|e| e.into_inner());
-                    let rows = self.per_commit.min(*left);
-                    *left -= rows;
-                    rows
-                };
-                if rows == 0 {
-                    break;
+                match take(&left, self.per_commit) {
+                    0 => break,
+                    rows => writer.write(worker, rows)?,
                 }
-                writer.write(worker, rows)?;
             }
             Ok(())
         })?;
@@ -397,6 +392,13 @@ pub fn load_whole(bench: &mut Bench, rows: u64, seed: u64) -> Result<u64> {
     let log = weblog.new_log();
     weblog.load(bench, &log)?;
     Ok(log.rows())
+}
+
+/// Takes up to `most` of the rows that are left; returns their number.
+fn take(left: &AtomicU64, most: u64) -> u64 {
+    let taken = |left: u64| Some(left.saturating_sub(most));
+    let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
+    before.unwrap_or_default().min(most)
 }
 
 /// Seconds after which the deletion of a day is given up: a minute, and more for a day that takes

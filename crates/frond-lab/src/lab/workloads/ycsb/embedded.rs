@@ -30,11 +30,10 @@ const NAMES: [&str; FIELDS] = [
 ];
 
 fn table(name: &'static str) -> Table {
-    let column = |name, kind| Column { name, kind };
-    let fields = NAMES.map(|name| column(name, Type::Text));
+    let fields = NAMES.map(|name| Column::new(name, Type::Text));
     Table {
         name,
-        columns: std::iter::once(column("ycsb_key", Type::Text)).chain(fields).collect(),
+        columns: std::iter::once(Column::new("ycsb_key", Type::Text)).chain(fields).collect(),
         primary: vec![0],
         indexes: Vec::new(),
         base: 0,

@@ -113,11 +113,23 @@ impl Cursor {
         if !plant!("db: a scan does not ask whether its tree has ended") {
             handle.map_or(Ok(()), |handle| snapshot.must_show(handle))?;
         }
-        Ok(Self {
+        let entry = handle.map(|handle| handle.entry.clone());
+        let schema = handle.and_then(|handle| handle.schema.clone());
+        Ok(Self::over(snapshot, tree, entry, schema, (from, to)))
+    }
+
+    fn over(
+        snapshot: Snapshot,
+        tree: TreeId,
+        entry: Option<Arc<TreeEntry>>,
+        schema: Option<Arc<RowSchema>>,
+        (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
+    ) -> Self {
+        Self {
             snapshot,
             tree,
-            entry: handle.map(|handle| handle.entry.clone()),
-            schema: handle.and_then(|handle| handle.schema.clone()),
+            entry,
+            schema,
             from,
             to,
             projection: None,
@@ -132,33 +144,20 @@ impl Cursor {
             flights: None,
             interrupter: None,
             order: KeyOrder::default(),
-        })
+        }
     }
 
     /// A cursor over the same range at the same moment, above its last row.
     pub(super) fn at_end(&self) -> Self {
-        let mut end = Self {
-            flights: None,
-            snapshot: self.snapshot.clone(),
-            tree: self.tree,
-            entry: self.entry.clone(),
-            schema: self.schema.clone(),
-            from: self.from.clone(),
-            to: self.to.clone(),
+        let (snapshot, entry, schema) =
+            (self.snapshot.clone(), self.entry.clone(), self.schema.clone());
+        let range = (self.from.clone(), self.to.clone());
+        Self {
             projection: self.projection.clone(),
             gap: Gap::High,
-            rows: RowBuf::new(),
-            blob: Vec::new(),
-            index: 0,
-            forward: true,
-            piece_rows: ROWS_FIRST,
-            ahead: 0,
-            lone: None,
             interrupter: self.interrupter.clone(),
-            order: KeyOrder::default(),
-        };
-        end.seek_last();
-        end
+            ..Self::over(snapshot, self.tree, entry, schema, range)
+        }
     }
 
     /// Makes the cursor cancellable: after this call, an interrupt makes steps fail with
