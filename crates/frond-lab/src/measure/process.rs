@@ -172,8 +172,20 @@ pub fn thread_cpu_s() -> f64 {
 mod tests {
     use super::*;
 
+    /// Other tests of a process take and release memory meanwhile: this one has a process of its
+    /// own.
     #[test]
     fn work_shows_as_cpu_and_memory_as_resident_size() {
+        const ALONE: &str = "FROND_TEST_ALONE";
+        if std::env::var_os(ALONE).is_none() {
+            let (_, path) = module_path!().split_once("::").expect("a module of the crate");
+            let name = format!("{path}::work_shows_as_cpu_and_memory_as_resident_size");
+            let mut alone = std::process::Command::new(std::env::current_exe().expect("a path"));
+            let ran = alone.args(["--exact", &name]).env(ALONE, "1").output().expect("it starts");
+            let out = String::from_utf8_lossy(&ran.stdout);
+            assert!(ran.status.success() && out.contains(" 1 passed;"), "{out}");
+            return;
+        }
         let own = Subject::Own;
         let before = (own.usage(), thread_cpu_s(), own.rss_bytes());
         let block = vec![1u8; 32 << 20];
