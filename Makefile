@@ -4,12 +4,11 @@ SHELL := /bin/bash
 CARGO := cargo
 # The lab with all stores that it compares with.
 LAB := frond-lab/lab,frond-lab/tidesdb
-WITH_BENCH := $(LAB),frond-cli/bench
 # One build for all tests: it contains the planted bugs, inactive. Tests that activate them run by
 # themselves. WITH_LAB=1 adds those of the lab to `make test`, which then needs what `make test-lab`
 # installs and builds: both use one build.
-LAB_TESTED := --workspace --locked --features frond/planted-bugs,$(WITH_BENCH)
-TESTED := $(if $(WITH_LAB),$(LAB_TESTED),--workspace --locked --features frond/planted-bugs)
+LAB_TESTED := --workspace --locked --features frond-db/planted-bugs,$(LAB)
+TESTED := $(if $(WITH_LAB),$(LAB_TESTED),--workspace --locked --features frond-db/planted-bugs)
 # Runs each test program, and fails it with the stacks of its threads if it hangs.
 WATCHED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/watch-test.sh']"
 SIZE ?= full
@@ -40,21 +39,21 @@ schedules: ## The engine under a model checker, which explores the thread schedu
 
 soak: ## Writers, readers and restarts for SECONDS (default 600); memory, files and space must not grow
 	FROND_SOAK_SECONDS=$(or $(SECONDS),600) FROND_TEST_LIMIT=$$((900 + $(or $(SECONDS),600))) \
-	    $(CARGO) $(WATCHED) test --release -p frond --locked --test soak -- \
+	    $(CARGO) $(WATCHED) test --release -p frond-db --locked --test soak -- \
 	    --ignored --nocapture
 
 check: ## Format, lints, documentation, scripts
 	$(CARGO) fmt --all --check
 	@scripts/install.sh rivals
-	$(CARGO) clippy --workspace --all-targets --locked --features $(WITH_BENCH) -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features $(WITH_BENCH)
+	$(CARGO) clippy --workspace --all-targets --locked --features $(LAB) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features $(LAB)
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	 else echo "shellcheck is not installed: scripts are not checked"; fi
 
 bench: ## iiBench on Frond, RocksDB, SQLite and LMDB; ARGS="--rows 5000000 …" for others
 	@scripts/install.sh rivals
-	$(CARGO) build --release --locked -p frond-cli --features bench
-	target/release/frond bench $(or $(WORKLOAD),iibench) \
+	$(CARGO) build --release --locked -p frond-lab --features lab --bin frond-bench
+	target/release/frond-bench $(or $(WORKLOAD),iibench) \
 	    $(or $(ARGS),--rows 5000000 --memory 70MB --targets frond$(,)rocksdb$(,)sqlite$(,)lmdb \
 	    --dir bench-data --json bench-data.json --html bench-report)
 

@@ -23,6 +23,6 @@ PUPPETEER_SKIP_DOWNLOAD=1 npm install --prefix "$modules" --no-audit --no-fund -
 rm -rf "$out/pages" "$out/shots"
 # Builds what `make test-lab` builds, so that nothing is built again.
 FROND_REPORT_PAGES="$out/pages" cargo test --locked --workspace \
-    --features frond/planted-bugs,frond-lab/lab,frond-lab/tidesdb --lib -- --exact lab::report::tests::pages_of_the_sample_are_written_for_the_browser
+    --features frond-db/planted-bugs,frond-lab/lab,frond-lab/tidesdb --lib -- --exact lab::report::tests::pages_of_the_sample_are_written_for_the_browser
 [ -s "$out/pages/index.html" ] || missing "the test wrote no pages"
 node crates/frond-lab/tests/report/look.mjs "$out/pages" "$modules" "$out/shots"

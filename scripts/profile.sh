@@ -16,7 +16,7 @@ if ! command -v perf >/dev/null; then
     echo "profile: perf is not installed (on Debian: linux-perf)" >&2
     exit 2
 fi
-cargo build --release --locked -p frond-cli --features bench
+cargo build --release --locked -p frond-lab --features lab --bin frond-bench
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 args=("$@")
@@ -24,7 +24,7 @@ if ((${#args[@]} == 0)); then
     args=(--rows 1000000 --seconds 3 --clients 16 --phases "put,get,rmw,mix")
 fi
 perf record -q -F 997 -g -o "$work/samples" -- \
-    target/release/frond bench txn "${args[@]}" --targets frond --dir "$work/stores" >"$work/table" 2>"$work/log" ||
+    target/release/frond-bench txn "${args[@]}" --targets frond --dir "$work/stores" >"$work/table" 2>"$work/log" ||
     { cat "$work/log" >&2; exit 2; }
 grep -E '^(\*\*txn|\| (target|frond) )' "$work/table" || true
 perf script -i "$work/samples" -F comm,pid,ip,sym 2>/dev/null | awk -v limit="$LIMIT" '

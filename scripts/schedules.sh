@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export CARGO_PROFILE_TEST_OPT_LEVEL=0
-binary=$(cargo rustc -p frond --lib --profile test --locked --features planted-bugs \
+binary=$(cargo rustc -p frond-db --lib --profile test --locked --features planted-bugs \
     --message-format=json-render-diagnostics -- --cfg shuttle |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n1)
 [[ -x $binary ]] || { echo "schedules: cargo named no program" >&2; exit 1; }

@@ -21,7 +21,7 @@ schedules() {
 }
 
 planted() {
-  cargo "${WATCHED[@]}" test --release -p frond --features planted-bugs --locked --lib --test planted -- planted --show-output
+  cargo "${WATCHED[@]}" test --release -p frond-db --features planted-bugs --locked --lib --test planted -- planted --show-output
 }
 
 outside() {
@@ -35,16 +35,16 @@ soak() {
 # Updates fifty million rows in one transaction of a store of 256 MiB (FROND_UPDATED_ROWS: another
 # number). Then a tree of default sizes that loses its right edge: half a GiB of rows.
 large() {
-  cargo "${WATCHED[@]}" test --release -p frond --locked --test memory_budget -- \
+  cargo "${WATCHED[@]}" test --release -p frond-db --locked --test memory_budget -- \
     --ignored --exact --nocapture fifty_million_rows_are_updated_in_one_transaction
-  cargo test --release -p frond --locked --test worn_edges -- \
+  cargo test --release -p frond-db --locked --test worn_edges -- \
     --ignored --exact --nocapture a_drain_at_the_right_edge_at_default_sizes_leaves_a_readable_tree
 }
 
 # 100,000 trees with 1,000 named snapshots: fails if it writes more bytes, or takes more memory,
 # than allowed.
 trees() {
-  cargo bench -p frond --locked --bench many_trees
+  cargo bench -p frond-db --locked --bench many_trees
 }
 
 # A file system of its own, so small that it soon is full.
@@ -54,7 +54,7 @@ disk() {
   mount -t tmpfs -o size=64m frond-torture "$small"
   # shellcheck disable=SC2064 # the directory of now
   trap "umount '$small'; rmdir '$small'" RETURN
-  FROND_SMALL_DISK="$small" cargo "${WATCHED[@]}" test --release -p frond --locked --test soak -- \
+  FROND_SMALL_DISK="$small" cargo "${WATCHED[@]}" test --release -p frond-db --locked --test soak -- \
     --ignored --nocapture a_disk_filled_by_others
 }
 
@@ -71,7 +71,7 @@ sanitizers() {
   rustup toolchain install nightly --profile minimal --component rust-src
   local kind
   for kind in address thread; do
-    RUSTFLAGS="-Zsanitizer=$kind" FROND_EFFORT=1 cargo +nightly "${WATCHED[@]}" test -p frond --locked --lib \
+    RUSTFLAGS="-Zsanitizer=$kind" FROND_EFFORT=1 cargo +nightly "${WATCHED[@]}" test -p frond-db --locked --lib \
       -Zbuild-std --target "$TARGET" --target-dir "target/sanitizer-$kind"
   done
 }
@@ -80,7 +80,7 @@ sanitizers() {
 # Miri is an interpreter, so the cases are small.
 miri() {
   rustup toolchain install nightly --profile minimal --component miri --component rust-src
-  MIRIFLAGS="-Zmiri-disable-isolation" FROND_EFFORT=1 cargo +nightly miri test -p frond --locked --lib \
+  MIRIFLAGS="-Zmiri-disable-isolation" FROND_EFFORT=1 cargo +nightly miri test -p frond-db --locked --lib \
     --target-dir target/miri -- cache:: memtable::tests::
 }
 

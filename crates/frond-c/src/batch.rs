@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, ptr::null_mut};
 
-use frond::{Batch, BulkLoad};
+use frond::{Batch, load::BulkLoad};
 
 use crate::{bytes::*, error::*, read_as::lock_timeout, store::*, waits::frond_interrupter};
 

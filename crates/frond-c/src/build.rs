@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use frond::IndexBuild;
+use frond::load::IndexBuild;
 
 use crate::{
     bytes::*, cancel::frond_progress, error::*, snapshot::frond_snapshot, store::*,

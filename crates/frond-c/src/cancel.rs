@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use frond::{CheckMode, Interrupter, Progress};
+use frond::{Interrupter, check::CheckMode, load::Progress};
 
 use crate::{
     batch::frond_load, bytes::*, cursor::frond_cursor, error::*, store::*, waits::frond_interrupter,

@@ -1,6 +1,9 @@
 //! Changes of several trees in one commit, which a server can repeat from its own log of changes.
 
-use frond::{TreeId, TreesChange, TreesChanged, WhichTree};
+use frond::{
+    TreeId,
+    schema::{TreesChange, TreesChanged, WhichTree},
+};
 
 use crate::{
     bytes::*, error::*, layouts::*, read_as::lock_timeout, store::*, waits::frond_interrupter,

@@ -66,7 +66,9 @@ impl frond_error {
     fn place(&mut self, failed: Option<&frond::Error>) {
         write(&mut self.tree, failed.and_then(frond::Error::tree).unwrap_or_default());
         self.entry = match failed {
-            Some(frond::Error::KeyExists { index, .. }) => *index as i64,
+            Some(frond::Error::DuplicateKey(frond::Duplicate::InBatch {
+                entry: index, ..
+            })) => *index as i64,
             Some(frond::Error::Step { step, .. }) => *step as i64,
             _ => -1,
         };
@@ -209,7 +211,13 @@ mod tests {
         assert!(text.ends_with('ä') && text.len() < FROND_MESSAGE_BYTES);
         let (mut error, tree) = (nothing(), String::from("t"));
         let key = vec![b'k'; 300];
-        let exists = || frond::Error::KeyExists { tree: tree.clone(), index: 3, key: key.clone() };
+        let exists = || {
+            frond::Error::DuplicateKey(frond::Duplicate::InBatch {
+                tree: tree.clone(),
+                entry: 3,
+                key: key.clone(),
+            })
+        };
         // SAFETY: `error` is a `frond_error`.
         assert_eq!(unsafe { call(&mut error, || Err(exists().into())) }, 1103);
         assert_eq!((error.tree[..2].to_vec(), error.entry), (vec![b't' as c_char, 0], 3));

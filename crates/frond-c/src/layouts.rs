@@ -1,6 +1,6 @@
 //! Changes of a layout of values; rows of older layouts stay as they are.
 
-use frond::NewPart;
+use frond::layout::NewPart;
 
 use crate::{bytes::*, error::*, projection::*, store::*};
 

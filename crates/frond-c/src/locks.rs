@@ -5,7 +5,10 @@ use std::{
     ops::Bound,
 };
 
-use frond::{HeldLock, HeldLocks, HeldOn, KeyStart, LockMode, LockOn, TreeId};
+use frond::{
+    TreeId,
+    lock::{HeldLock, HeldLocks, HeldOn, KeyStart, LockMode, LockOn},
+};
 
 use crate::{bytes::*, error::*, store::*, txn::*, whole_tree::*};
 

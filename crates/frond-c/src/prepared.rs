@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use frond::{PreparedTxn, Xid};
+use frond::transaction::{PreparedTxn, Xid};
 
 use crate::{bytes::*, error::*, store::*, txn::*};
 
@@ -10,7 +10,7 @@ use crate::{bytes::*, error::*, store::*, txn::*};
 pub const FROND_XID_BYTES_MAX: usize = 255;
 
 // cbindgen shows only literals in the header.
-const _: () = assert!(FROND_XID_BYTES_MAX == frond::XID_BYTES_MAX);
+const _: () = assert!(FROND_XID_BYTES_MAX == frond::transaction::XID_BYTES_MAX);
 
 /// A prepared transaction that is attached to this session.
 pub struct frond_prepared(PreparedTxn);

@@ -1,6 +1,9 @@
 //! Parts of keys and values: layouts of trees, and reads of some parts only.
 
-use frond::{End, Hint, Layout, Part, Projection};
+use frond::{
+    Projection,
+    layout::{End, Hint, Layout, Part},
+};
 
 use crate::{
     bytes::*, cursor::frond_cursor, error::*, snapshot::frond_snapshot, store::frond_tree,

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use frond::{ManyRows, ReadOptions, RowRead, Sees, Tree, Txn};
+use frond::{
+    ReadOptions, Tree, Txn,
+    transaction::{ManyRows, RowRead, Sees},
+};
 
 use crate::{
     bytes::*, error::*, projection::frond_projection, snapshot::*, store::frond_tree, txn::*,
@@ -75,19 +78,20 @@ pub(crate) fn read_options(from: Option<&frond_read_options>) -> Done<ReadOption
     if from.reserved != [0; 4] {
         return Err(misuse("a reserved field of the read options is not 0"));
     }
-    Ok(ReadOptions {
-        sees: match from.sees {
-            FROND_AS_LEVEL => Sees::AsLevel,
-            FROND_NEWEST => Sees::Newest,
-            other => return Err(misuse(format!("unknown visibility {other}"))),
-        },
-        lock: lock(from.row_lock)?,
-        if_locked: if_locked(from.when_locked)?,
-        wait: wait(from.wait_ms),
-        with_last: from.with_last,
-        // SAFETY: see `bytes.rs`.
-        projection: unsafe { from.projection.as_ref() }.map(|given| &given.0),
-    })
+    let sees = match from.sees {
+        FROND_AS_LEVEL => Sees::AsLevel,
+        FROND_NEWEST => Sees::Newest,
+        other => return Err(misuse(format!("unknown visibility {other}"))),
+    };
+    // SAFETY: see `bytes.rs`.
+    let projection = unsafe { from.projection.as_ref() }.map(|given| &given.0);
+    Ok(ReadOptions::new()
+        .sees(sees)
+        .lock(lock(from.row_lock)?)
+        .if_locked(if_locked(from.when_locked)?)
+        .wait(wait(from.wait_ms))
+        .with_last(from.with_last)
+        .projection(projection))
 }
 
 /// Reads a row, with the memory of `value`; returns it without its value.
@@ -98,7 +102,7 @@ pub(crate) fn read(
     value: &mut Vec<u8>,
 ) -> Result<RowRead, frond::Error> {
     let mut row = RowRead { value: std::mem::take(value), ..RowRead::default() };
-    let read = txn.read_into(tree, key, options, &mut row);
+    let read = txn.get_with_into(tree, key, options, &mut row);
     *value = std::mem::take(&mut row.value);
     read.map(|()| row)
 }
@@ -149,7 +153,7 @@ fn frond_txn_read_many(
     // A row must not be locked and then not returned: all arguments are checked before.
     let (options, keys) = (read_options(options)?, keys_of(keys)?);
     let mut rows = ManyRows::with(memory.apart_from(&keys));
-    let read = txn.txn.read_many_into(&tree.0, &keys, &options, &mut rows);
+    let read = txn.txn.get_many_into(&tree.0, &keys, &options, &mut rows);
     if read.is_ok() {
         for (number, place) in values.iter_mut().enumerate() {
             // The bytes do not move when the buffer takes them.

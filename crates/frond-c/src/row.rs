@@ -1,6 +1,9 @@
 //! Writes of a row with all its index entries in one call.
 
-use frond::{RowChange, RowConflict, RowEntry, RowLock, Tree};
+use frond::{
+    RowLock, Tree,
+    transaction::{RowChange, RowConflict, RowEntry},
+};
 
 use crate::{bytes::*, error::*, store::frond_tree, txn::*};
 

@@ -1,6 +1,6 @@
 //! Sizes of trees, and the cost of compressing them.
 
-use frond::{DecodeStats, EncodeStats};
+use frond::stats::{DecodeStats, EncodeStats};
 
 use crate::{bytes::*, error::*, store::frond_tree};
 

@@ -1,6 +1,6 @@
 //! Temporary trees, each of one session, which exist until they are released.
 
-use frond::{TemporaryEntry, TemporaryTree};
+use frond::{TemporaryTree, transaction::TemporaryEntry};
 
 use crate::{
     bytes::*, cursor::frond_cursor, error::*, row::*, snapshot::*, store::*, txn::frond_txn,

@@ -81,13 +81,12 @@ fn options(from: &frond_txn_options) -> Done<TxnOptions> {
         FROND_SERIALIZABLE => Isolation::Serializable,
         other => return Err(misuse(format!("unknown isolation level {other}"))),
     };
-    Ok(TxnOptions {
-        isolation,
-        read_only: from.read_only,
-        lock_timeout: lock_timeout(from.lock_timeout_ms),
-        durability: durability(from.durability)?,
-        tag: from.tag,
-    })
+    Ok(TxnOptions::new()
+        .isolation(isolation)
+        .read_only(from.read_only)
+        .lock_timeout(lock_timeout(from.lock_timeout_ms))
+        .durability(durability(from.durability)?)
+        .tag(from.tag))
 }
 
 /// The row lock of a number; `None` for no lock.
@@ -187,11 +186,13 @@ fn frond_txn_get(
     let (lock, if_locked) = (lock(row_lock)?, if_locked(when_locked)?);
     value.fill(|out| match lock {
         None => {
-            let options = ReadOptions { if_locked, ..ReadOptions::default() };
+            let options = ReadOptions::new().if_locked(if_locked);
             Ok(read(txn, (tree, key), &options, out)?.exists)
         }
         Some(lock) => {
-            let found = txn.get_locked(tree, key, lock, if_locked)?;
+            let found = txn
+                .get_with(tree, key, &ReadOptions::new().lock(lock).if_locked(if_locked))
+                .map(|row| row.into_value())?;
             Ok(found.map(|value| *out = value).is_some())
         }
     })

@@ -3,7 +3,10 @@
 
 use std::ffi::c_void;
 
-use frond::{Interrupter, LockHooks, LockParty};
+use frond::{
+    Interrupter,
+    lock::{LockHooks, LockParty},
+};
 
 use crate::{bytes::*, error::*, store::frond_db, txn::frond_txn};
 

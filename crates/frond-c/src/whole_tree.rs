@@ -1,6 +1,6 @@
 //! Locks on whole trees.
 
-use frond::TreeLock;
+use frond::lock::TreeLock;
 
 use crate::{bytes::*, error::*, store::frond_tree, txn::*};
 

@@ -5,7 +5,10 @@
 
 use std::path::PathBuf;
 
-use frond::{BackupId, BackupInfo, io::Env};
+use frond::{
+    backup::{BackupId, BackupInfo},
+    internals::io::Env,
+};
 
 use crate::{
     common::{StoreArgs, grouped, say, size},
@@ -72,9 +75,9 @@ pub fn backup(args: BackupArgs) -> Result {
 pub fn restore(args: RestoreArgs) -> Result {
     let (full, increments) = (&args.backup, &args.increments);
     match &args.target {
-        None => report(&frond::verify_backup(full, increments, Env::real())?, "verified"),
+        None => report(&frond::backup::verify(full, increments, Env::real())?, "verified"),
         Some(target) => {
-            let info = frond::restore(full, increments, target, Env::real())?;
+            let info = frond::backup::restore(full, increments, target, Env::real())?;
             report(&info, &format!("restored to {}", target.display()))
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use frond::{ColumnOf, ColumnUse, TreeColumns};
+use frond::check::{ColumnOf, ColumnUse, TreeColumns};
 
 use crate::{common::grouped, fail::Result};
 

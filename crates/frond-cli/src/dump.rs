@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use frond::{Layout, SizeClass, TreeOptions};
+use frond::{SizeClass, TreeOptions, layout::Layout};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -113,12 +113,11 @@ impl Described {
                 .map_err(|_| "a layout is malformed".to_owned()),
         };
         let size_class: SizeClass = parse_class(&self.class)?;
-        Ok(TreeOptions {
-            size_class,
-            unique: self.unique,
-            attributes: unescape(&self.attributes)?,
-            key_layout: layout(&self.key_layout)?,
-            value_layout: layout(&self.value_layout)?,
-        })
+        Ok(TreeOptions::new()
+            .size_class(size_class)
+            .unique(self.unique)
+            .attributes(unescape(&self.attributes)?)
+            .key_layout(layout(&self.key_layout)?)
+            .value_layout(layout(&self.value_layout)?))
     }
 }

@@ -2,7 +2,10 @@
 
 use std::io::Write;
 
-use frond::{Db, TreeColumns, TreeShape};
+use frond::{
+    Db,
+    check::{TreeColumns, TreeShape},
+};
 
 use crate::{
     columns,
@@ -94,7 +97,7 @@ fn print(
 }
 
 fn levels(shape: &TreeShape) -> Vec<serde_json::Value> {
-    let level = |level: &frond::LevelShape| {
+    let level = |level: &frond::check::LevelShape| {
         serde_json::json!({
             "level": level.level,
             "nodes": level.nodes,

@@ -6,11 +6,14 @@
 use std::io::Write;
 
 use frond::{
-    Kind, Message, Result as EngineResult, TreeId,
-    catalog::Record as CatalogRecord,
-    io::Env,
-    store::{self, StoreOptions},
-    wal::{self, Expect, Item, Record, RecordItems},
+    Result as EngineResult, TreeId,
+    feed::{Kind, Message},
+    internals::{
+        catalog::Record as CatalogRecord,
+        io::Env,
+        store::{self, StoreOptions},
+        wal::{self, Expect, Item, Record, RecordItems},
+    },
 };
 
 use crate::{

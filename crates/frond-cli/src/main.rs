@@ -4,6 +4,7 @@
 //! one line on standard error (`fail.rs` lists the exit codes).
 
 mod backup;
+mod bench;
 mod change;
 mod check;
 mod columns;
@@ -64,17 +65,7 @@ enum Command {
     Snapshot(snapshot::Args),
     Backup(backup::BackupArgs),
     Restore(backup::RestoreArgs),
-    /// Run a workload on Frond and other stores, and compare
-    #[cfg(feature = "bench")]
-    #[command(after_help = "\
-Examples:
-  frond bench iibench --targets frond,rocksdb,sqlite
-  frond bench sizes --targets frond,sqlite")]
-    Bench(frond_lab::lab::bench::Args),
-    /// Run one cell of a bench described by JSON on standard input (internal)
-    #[cfg(feature = "bench")]
-    #[command(hide = true)]
-    Cell,
+    Bench(bench::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
 }
@@ -103,10 +94,7 @@ fn main() -> ExitCode {
         Command::Snapshot(args) => snapshot::run(args),
         Command::Backup(args) => backup::backup(args),
         Command::Restore(args) => backup::restore(args),
-        #[cfg(feature = "bench")]
-        Command::Bench(args) => frond_lab::lab::bench::run(&args).map_err(bench_failed),
-        #[cfg(feature = "bench")]
-        Command::Cell => frond_lab::lab::cell().map_err(bench_failed),
+        Command::Bench(args) => bench::run(args),
         Command::Completions(args) => generate::completions(args, Frond::command()),
         Command::Man(args) => generate::man(args, Frond::command()),
     };
@@ -114,11 +102,6 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(fail) => fail.report(),
     }
-}
-
-#[cfg(feature = "bench")]
-fn bench_failed(failure: frond_lab::Failure) -> fail::Fail {
-    fail::Fail::Error(failure.to_string())
 }
 
 /// The parser's message without the usage text.

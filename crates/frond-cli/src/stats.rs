@@ -3,7 +3,11 @@
 
 use std::io::Write;
 
-use frond::{DamagedRange, Db, DecodeStats, EncodeStats, TreeColumns, TreeSizes, TreeStats};
+use frond::{
+    Db,
+    check::TreeColumns,
+    stats::{DamagedRange, DecodeStats, EncodeStats, TreeSizes, TreeStats},
+};
 
 use crate::{
     columns,

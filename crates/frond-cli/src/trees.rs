@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use frond::{Db, TreeSizes};
+use frond::{Db, stats::TreeSizes};
 use serde::Serialize;
 
 use crate::{

@@ -4,7 +4,7 @@
 //! 1. Every row of every workload fits the layouts of its table; the workloads' tests split all
 //!    rows.
 
-use frond::{End, Hint, Layout, Part};
+use frond::layout::{End, Hint, Layout, Part};
 
 use crate::schema::{Keyspace, Table, Type};
 

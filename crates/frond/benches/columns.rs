@@ -1,5 +1,5 @@
 //! Benchmark of columns and columnar blocks: their size, and the cost of encoding, reading and
-//! searching them. `cargo bench -p frond --bench columns`, or a part of it: `-- blocks`,
+//! searching them. `cargo bench -p frond-db --bench columns`, or a part of it: `-- blocks`,
 //! `integers`, `strings`, `quotes`, `trying`, `logs`, `rows`; with `--strict` it fails if anything
 //! takes twice its budget.
 

@@ -1,4 +1,4 @@
-//! Benchmark of the cost of a commit to the committing thread: `cargo bench -p frond --bench commit
+//! Benchmark of the cost of a commit to the committing thread: `cargo bench -p frond-db --bench commit
 //! [ENTRIES]`.
 //!
 //! Small commits of one row each, as a batch and as a transaction; reads of one row in a
@@ -9,7 +9,10 @@
 
 use std::{hint::black_box, thread};
 
-use frond::{Batch, Db, Durability, Limits, Options, Tree, Tuning, TxnOptions};
+use frond::{
+    Batch, Db, Durability, Options, Tree, TxnOptions,
+    internals::{Limits, Tuning},
+};
 
 const CACHE: u64 = 1 << 30;
 const SMALL_COMMITS: u64 = 200_000;

@@ -1,5 +1,5 @@
 //! Benchmark of estimating the number of distinct values of the first field of a tree's keys, in
-//! time and precision: `cargo bench -p frond --bench distinct [ROWS]`. Design note 034 says why
+//! time and precision: `cargo bench -p frond-db --bench distinct [ROWS]`. Design note 034 says why
 //! nothing is counted as leaves are written.
 //!
 //! Next to each answer is the sum of counts per leaf: a value whose rows are in several leaves
@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use frond::{Batch, Db, Durability, Hint, Layout, Options, Part, Tree, TreeOptions};
+use frond::{
+    Batch, Db, Durability, Options, Tree, TreeOptions,
+    layout::{Hint, Layout, Part},
+};
 
 const ROWS: u32 = 2_000_000;
 const CACHE: u64 = 256 << 20;
@@ -72,7 +75,7 @@ fn main() -> frond::Result<()> {
     let mut expected = Vec::new();
     for (name, value) in CASES {
         let key_layout = Some(Layout::new(vec![NUMBER, NUMBER]));
-        let tree = db.create_tree(name, TreeOptions { key_layout, ..Default::default() })?;
+        let tree = db.create_tree(name, TreeOptions::new().key_layout(key_layout))?;
         let mut batch = Batch::new();
         for row in 0..rows {
             let key = [value(row, rows).to_be_bytes(), row.to_be_bytes()].concat();

@@ -1,4 +1,4 @@
-//! Benchmark of transactions many times larger than memory: `cargo bench -p frond --bench large_txn
+//! Benchmark of transactions many times larger than memory: `cargo bench -p frond-db --bench large_txn
 //! [MIB] [TIMES]`.
 //!
 //! Rows of 120 bytes at random keys, TIMES (10) as many bytes as `cache_size` of MIB (64) MiB, in

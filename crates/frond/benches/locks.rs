@@ -1,4 +1,4 @@
-//! Benchmark of locks, with their budgets: `cargo bench -p frond --bench locks [ROWS]`.
+//! Benchmark of locks, with their budgets: `cargo bench -p frond-db --bench locks [ROWS]`.
 //!
 //! Rows have keys of 16 bytes; a transaction takes `LOCKS` of them and releases them. Budgets:
 //! Rules I33, I52. Times are processor times, except those of several threads.
@@ -15,8 +15,10 @@ use std::{
 
 use frond::{
     TreeId,
-    io::RealClock,
-    lock_table::{LockSet, LockTable, Reason, RowMode, TableMode, Taken, WaitPolicy},
+    internals::{
+        io::RealClock,
+        lock_table::{LockSet, LockTable, Reason, RowMode, TableMode, Taken, WaitPolicy},
+    },
 };
 
 #[path = "locks/scans.rs"]

@@ -1,4 +1,4 @@
-//! Benchmark of many trees and many named snapshots: `cargo bench -p frond --bench many_trees
+//! Benchmark of many trees and many named snapshots: `cargo bench -p frond-db --bench many_trees
 //! [TREES] [SNAPSHOTS]`.
 //!
 //! 100,000 trees with one row each and one tree larger than the cache, then 1,000 named snapshots

@@ -1,4 +1,4 @@
-//! Benchmark of the memtable's cost per entry, warm: `cargo bench -p frond --bench memtable
+//! Benchmark of the memtable's cost per entry, warm: `cargo bench -p frond-db --bench memtable
 //! [ENTRIES] [NAME]`.
 //!
 //! Keys are 24 bytes shaped like an iiBench secondary entry (price of 1000, customer of 100 000, 8
@@ -7,9 +7,12 @@
 use std::{hint::black_box, sync::Arc, time::Instant};
 
 use frond::{
-    Seqno, Tag, TreeId,
-    cache::FramePool,
-    memtable::{LATEST, MemRun, Memtable},
+    Seqno, TreeId,
+    feed::Tag,
+    internals::{
+        cache::FramePool,
+        memtable::{LATEST, MemRun, Memtable},
+    },
 };
 
 const TREE: TreeId = TreeId(1);

@@ -1,4 +1,4 @@
-//! Benchmark of disjoint range deletes: `cargo bench -p frond --bench range_deletes [COUNT]`.
+//! Benchmark of disjoint range deletes: `cargo bench -p frond-db --bench range_deletes [COUNT]`.
 //!
 //! A tree of 400,000 rows, and a million range deletes over all of it, none adjacent to another, in
 //! batches of a thousand: in ascending order and in random order. Then reads of rows that none of

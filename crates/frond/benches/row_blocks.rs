@@ -8,11 +8,14 @@
 use std::{hint::black_box, sync::Arc, time::Instant};
 
 use frond::{
-    Lineage, Tag,
-    block::{BLOCK_RAW_BYTES_TARGET, BlockBuilder, Codec, Packing, Pushed, Taken},
-    cache::FramePool,
-    io::RealClock,
-    run::{RunBuilder, RunCursor, RunOptions, WorkByTree},
+    feed::Tag,
+    internals::{
+        Lineage,
+        block::{BLOCK_RAW_BYTES_TARGET, BlockBuilder, Codec, Packing, Pushed, Taken},
+        cache::FramePool,
+        io::RealClock,
+        run::{RunBuilder, RunCursor, RunOptions, WorkByTree},
+    },
 };
 
 const ROWS: u64 = 100_000;

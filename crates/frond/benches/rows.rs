@@ -1,4 +1,4 @@
-//! Benchmark of rows with entries in three indexes, as a server inserts them: `cargo bench -p frond
+//! Benchmark of rows with entries in three indexes, as a server inserts them: `cargo bench -p frond-db
 //! --bench rows [ROWS] [STATEMENT]`.
 //!
 //! ROWS (a million) rows in transactions of STATEMENT (1,000) rows each, in key order, with random
@@ -7,7 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-use frond::{Db, Durability, Options, RowEntry, RowLock, Tree, TreeOptions, TxnOptions};
+use frond::{
+    Db, Durability, Options, RowLock, Tree, TreeOptions, TxnOptions, transaction::RowEntry,
+};
 
 /// Medians are taken over this many parts.
 const PARTS: u64 = 10;
@@ -18,7 +20,7 @@ fn main() {
     let dir = std::env::temp_dir().join(format!("frond-bench-rows-{}", std::process::id()));
     let options = Options::new().cache_size(256 << 20).durability(Durability::Lazy);
     let db = Db::open(&dir, options).expect("a new store");
-    let unique = TreeOptions { unique: true, ..Default::default() };
+    let unique = TreeOptions::new().unique(true);
     let table = db.create_tree("t", unique).expect("a new tree");
     let indexes =
         ["a", "b", "c"].map(|name| db.create_tree(name, Default::default()).expect("new"));

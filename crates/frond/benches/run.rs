@@ -10,14 +10,20 @@ mod judge;
 use std::{hint::black_box, process::ExitCode, sync::Arc, time::Instant};
 
 use frond::{
-    Hint, Layout, Lineage, Part, StoreId, Tag, VersionNumber,
-    block::Codec,
-    cache::{BlockCache, BlockSource, FramePool},
-    io::{MemoryVfs, OpenMode, Vfs},
-    page::StoreFile,
-    run::{
-        Folder, MergeCursor, Operators, RowSchema, Run, RunBuilder, RunCursor, RunOptions, key_hash,
+    backup::{StoreId, VersionNumber},
+    feed::Tag,
+    internals::{
+        Lineage,
+        block::Codec,
+        cache::{BlockCache, BlockSource, FramePool},
+        io::{MemoryVfs, OpenMode, Vfs},
+        page::StoreFile,
+        run::{
+            Folder, MergeCursor, Operators, RowSchema, Run, RunBuilder, RunCursor, RunOptions,
+            key_hash,
+        },
     },
+    layout::{Hint, Layout, Part},
 };
 use judge::judge;
 

@@ -1,4 +1,4 @@
-//! Benchmark of writing and reading tuple keys, per key: `cargo bench -p frond --bench tuple`.
+//! Benchmark of writing and reading tuple keys, per key: `cargo bench -p frond-db --bench tuple`.
 
 use std::{hint::black_box, time::Instant};
 

@@ -1,4 +1,4 @@
-//! Benchmark of the log's cost per record: `cargo bench -p frond --bench wal [RECORDS]`.
+//! Benchmark of the log's cost per record: `cargo bench -p frond-db --bench wal [RECORDS]`.
 //!
 //! Budgets: 60 ns per 150-byte record in addition to the copy, including building it; replay ≥ 60
 //! MB/s.
@@ -14,9 +14,14 @@ use std::{
 };
 
 use frond::{
-    Durability, Lsn, Seqno, StoreId, Tag, TreeId,
-    io::{Env, MemoryVfs, Vfs},
-    wal::{Expect, Log, LogOptions, LogUse, RecordBuilder, decode, recover, trailer},
+    Durability, Seqno, TreeId,
+    backup::StoreId,
+    feed::Tag,
+    internals::{
+        Lsn,
+        io::{Env, MemoryVfs, Vfs},
+        wal::{Expect, Log, LogOptions, LogUse, RecordBuilder, decode, recover, trailer},
+    },
 };
 
 fn main() {
@@ -112,7 +117,8 @@ fn build() {
     let payload = [builder.finish(), &trailer(Seqno(1))].concat();
     let start = cpu_ns();
     for _ in 0..200 {
-        let Ok(frond::wal::Record::Commit { mut items, .. }) = decode(Lsn(0), &payload) else {
+        let Ok(frond::internals::wal::Record::Commit { mut items, .. }) = decode(Lsn(0), &payload)
+        else {
             panic!("a commit");
         };
         while let Some(item) = items.next().expect("what was built") {

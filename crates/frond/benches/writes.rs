@@ -1,4 +1,4 @@
-//! Benchmark of a transaction's own writes: `cargo bench -p frond --bench writes [ENTRIES]`.
+//! Benchmark of a transaction's own writes: `cargo bench -p frond-db --bench writes [ENTRIES]`.
 //!
 //! Rows of an iiBench-like table, each a primary entry of 100 bytes and three secondary ones with
 //! keys of 24 bytes in random order. Transactions of a few rows are the common case; one of all
@@ -7,7 +7,10 @@
 
 use std::{hint::black_box, time::Instant};
 
-use frond::{HashedKey, LiveWrites, Mark, OwnState, TreeId, TxnWrites};
+use frond::{
+    TreeId,
+    internals::{HashedKey, LiveWrites, Mark, OwnState, TxnWrites},
+};
 
 const BUDGET_APPEND_NS: f64 = 50.0;
 const ROW: [u8; 100] = [7; 100];

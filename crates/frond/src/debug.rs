@@ -18,7 +18,7 @@ mod tests {
     use std::fmt::Debug;
 
     use crate::{
-        Batch, Db, Durability, IndexSpec, Options, TableSpec, TreeOptions, TxnOptions, Xid,
+        Batch, Db, Durability, IndexSpec, Options, TableSpec, TreeOptions, TxnOptions, types::Xid,
     };
 
     fn assert_short(handle: &dyn Debug) {

@@ -12,10 +12,13 @@ use std::{
 };
 
 use frond::{
-    BackupId, Batch, CheckMode, Db, Durability, Error, ErrorKind, Limits, Options, Result, Tree,
-    TreeOptions, Tuning, VersionNumber,
-    io::{Env, MemoryVfs, OpenMode, RealClock, RealRng, Vfs, Workers},
-    restore, verify_backup,
+    Batch, Db, Durability, Error, ErrorKind, Options, Result, Tree, TreeOptions,
+    backup::{BackupId, VersionNumber, restore, verify},
+    check::CheckMode,
+    internals::{
+        Limits, Tuning,
+        io::{Env, MemoryVfs, OpenMode, RealClock, RealRng, Vfs, Workers},
+    },
 };
 use frond_testkit::{
     DbEngine,
@@ -27,7 +30,7 @@ use frond_testkit::{
 };
 
 fn assert_clean(dir: &Path, env: &Env) {
-    let report = frond::check(dir, CheckMode::Full, env.clone()).unwrap();
+    let report = frond::check::store(dir, CheckMode::Full, env.clone()).unwrap();
     assert!(report.is_clean(), "{}: {report}", dir.display());
 }
 
@@ -182,7 +185,7 @@ fn unrelated_backups_are_refused() {
         assert!(matches!(error, Error::WrongBase { .. }), "{error}");
     }
     for existing in ["/store", "/full", "/a"] {
-        let refused = |result: Result<frond::BackupInfo>| {
+        let refused = |result: Result<frond::backup::BackupInfo>| {
             let error = result.unwrap_err();
             assert!(matches!(error, Error::InvalidArgument(_)), "{existing}: {error}");
         };
@@ -301,7 +304,7 @@ fn damaged_backups_are_found() {
         // First each bit of the header.
         let bit = if path == "/a" && round < 512 { round } else { dice.below(len * 8) };
         flip(&vfs, path, bit);
-        let verified = verify_backup("/full", &["/a"], env.clone());
+        let verified = verify("/full", &["/a"], env.clone());
         let restored = restore("/full", &["/a"], "/target", env.clone());
         assert_eq!(verified.is_ok(), restored.is_ok(), "bit {bit} of {path}");
         match restored {

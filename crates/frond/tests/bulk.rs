@@ -14,7 +14,8 @@ use std::{
 };
 
 use frond::{
-    Batch, BulkLoad, Change, CheckMode, Db, Error, Options, Tree, TreeOptions, io::Env, restore,
+    Batch, Db, Duplicate, Error, Options, Tree, TreeOptions, backup::restore, check::CheckMode,
+    feed::Change, internals::io::Env, load::BulkLoad,
 };
 
 /// Pieces of a few kilobytes: a few thousand rows make many pieces, and merges of merges.
@@ -23,7 +24,7 @@ fn open(dir: &Path) -> Db {
 }
 
 fn unique() -> TreeOptions {
-    TreeOptions { unique: true, ..TreeOptions::default() }
+    TreeOptions::new().unique(true)
 }
 
 /// Every number below `count` once, in scrambled order.
@@ -194,7 +195,9 @@ fn a_load_of_a_unique_tree_refuses_duplicate_keys() {
                     error
                 }
             };
-            let Error::DuplicateKey { tree, key } = &error else { panic!("{error}") };
+            let Error::DuplicateKey(Duplicate::InLoad { tree, key }) = &error else {
+                panic!("{error}")
+            };
             assert_eq!((&tree[..], &key[..]), ("t", &twice.to_be_bytes()[..]));
             assert_eq!(*told.lock().unwrap(), [(twice.to_be_bytes().to_vec(), value(twice, 0))]);
             assert!(!error.to_string().contains("77"), "messages hold no keys");
@@ -207,7 +210,7 @@ fn a_load_of_a_unique_tree_refuses_duplicate_keys() {
     let tree = load.finish().unwrap().tree;
     let mut batch = Batch::new();
     batch.insert(&tree, &7u64.to_be_bytes(), b"").unwrap();
-    assert!(matches!(db.commit(&mut batch), Err(Error::KeyExists { .. })));
+    assert!(matches!(db.commit(&mut batch), Err(Error::DuplicateKey(Duplicate::InBatch { .. }))));
     batch.clear();
     batch.insert(&tree, &count.to_be_bytes(), &value(count, 0)).unwrap();
     db.commit(&mut batch).unwrap();
@@ -353,7 +356,7 @@ fn several_loads_are_published_in_one_commit() {
         }
         BulkLoad::finish_all(vec![table, index])
     };
-    assert!(matches!(fill(true), Err(Error::DuplicateKey { .. })));
+    assert!(matches!(fill(true), Err(Error::DuplicateKey(Duplicate::InLoad { .. }))));
     assert!(names(&db).is_empty());
     assert!(matches!(
         BulkLoad::finish_all(vec![begin("same"), begin("same")]),
@@ -538,6 +541,7 @@ fn loads_run_concurrently_with_commits_checkpoints_and_backups() {
     assert_eq!(stat(&db, "space_temporary_bytes"), 0);
     drop(busy);
     db.close().unwrap();
-    let report = frond::check(dir.path().join("store"), CheckMode::Full, Env::real()).unwrap();
+    let report =
+        frond::check::store(dir.path().join("store"), CheckMode::Full, Env::real()).unwrap();
     assert!(report.is_clean(), "{report}");
 }

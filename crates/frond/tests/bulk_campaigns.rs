@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use frond::{CheckMode, Db, Durability, Options, TreeOptions};
+use frond::{Db, Durability, Options, TreeOptions, check::CheckMode};
 use frond_testkit::{
     DbEngine,
     campaign::{CrashPlan, CrashReport, crash_everywhere, fill_the_disk, hold, model_run},
@@ -116,7 +116,7 @@ fn a_read_only_open_shows_a_load_that_is_only_in_the_log() {
         expected.insert(number.to_be_bytes().to_vec(), b"put".to_vec());
     }
     let after = SimVfs::start(vfs.disk().after_kill());
-    let report = frond::check("/store", CheckMode::Full, after.env(2)).unwrap();
+    let report = frond::check::store("/store", CheckMode::Full, after.env(2)).unwrap();
     assert!(report.is_clean(), "{report}");
     let before = after.disk().digest();
     let options = Options::new().cache_size(4 << 20).env(after.env(3)).read_only(true);
@@ -152,7 +152,7 @@ fn replay_assigns_long_values_to_their_loads() {
         }
         load
     });
-    frond::BulkLoad::finish_all(loads.into()).unwrap();
+    frond::load::BulkLoad::finish_all(loads.into()).unwrap();
     let vfs = SimVfs::start(vfs.disk());
     let db = Db::open("/store", options(&vfs)).unwrap();
     db.drop_tree("a").unwrap();

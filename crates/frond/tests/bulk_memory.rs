@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use frond::{CheckMode, Db, Durability, Options, TreeOptions};
+use frond::{Db, Durability, Options, TreeOptions, check::CheckMode};
 
 struct Counting;
 
@@ -54,7 +54,7 @@ fn a_load_of_ten_times_the_cache_stays_within_it() {
     let db = Db::open(dir.path().join("store"), options).unwrap();
     for unique in [true, false] {
         let name = unique.to_string();
-        let mut load = db.bulk_load(&name, TreeOptions { unique, ..Default::default() }).unwrap();
+        let mut load = db.bulk_load(&name, TreeOptions::new().unique(unique)).unwrap();
         PEAK.store(NOW.load(Ordering::Relaxed), Ordering::Relaxed);
         for number in 0..ROWS {
             let (key, value) = row(number);
@@ -65,7 +65,7 @@ fn a_load_of_ten_times_the_cache_stays_within_it() {
         println!("unique {unique}: {:.2} of the cache at most", peak as f64 / CACHE as f64);
         assert!(peak <= CACHE + CACHE / 10, "{peak} bytes at most, of {CACHE}");
         assert_eq!(loaded.rows, ROWS);
-        assert!(db.stats().get("load_spilled_bytes").unwrap() > 8 * CACHE as u64);
+        assert!(db.stats().load_spilled_bytes > 8 * CACHE as u64);
         for number in (0..ROWS).step_by(9973) {
             let (key, value) = row(number);
             assert_eq!(loaded.tree.get(&key).unwrap().as_deref(), Some(&value[..]));

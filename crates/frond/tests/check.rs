@@ -7,8 +7,10 @@ use std::{collections::BTreeMap, path::Path};
 
 use common::{options, tiny};
 use frond::{
-    Batch, CheckMode, CheckReport, Db, Durability, Limits, Tree, TreeOptions, Tuning, check,
-    io::Env, operator,
+    Batch, Db, Durability, Tree, TreeOptions,
+    check::{self, CheckMode, CheckReport},
+    internals::{Limits, Tuning, io::Env},
+    operator,
 };
 use frond_testkit::Dice;
 
@@ -20,8 +22,8 @@ fn assert_clean(report: &CheckReport) {
 #[track_caller]
 fn assert_clean_closed(path: &Path) -> CheckReport {
     let before = files(path);
-    assert_clean(&check(path, CheckMode::Quick, Env::real()).unwrap());
-    let report = check(path, CheckMode::Full, Env::real()).unwrap();
+    assert_clean(&check::store(path, CheckMode::Quick, Env::real()).unwrap());
+    let report = check::store(path, CheckMode::Full, Env::real()).unwrap();
     assert_clean(&report);
     assert!(files(path) == before, "a check writes nothing");
     report
@@ -61,11 +63,11 @@ fn a_fresh_store_is_clean() {
     let path = dir.path().join("store");
     let db = Db::open(&path, options()).unwrap();
     assert_clean(&db.check(CheckMode::Full).unwrap());
-    assert!(check(&path, CheckMode::Quick, Env::real()).is_err(), "it is locked");
+    assert!(check::store(&path, CheckMode::Quick, Env::real()).is_err(), "it is locked");
     db.close().unwrap();
     assert!(db.check(CheckMode::Quick).is_err(), "it is closed");
     assert_clean_closed(&path);
-    assert!(check(dir.path().join("none"), CheckMode::Quick, Env::real()).is_err());
+    assert!(check::store(dir.path().join("none"), CheckMode::Quick, Env::real()).is_err());
 }
 
 #[test]
@@ -78,7 +80,7 @@ fn deep_trees_are_clean_at_any_time() {
             let db = Db::open(&path, options()).unwrap();
             if round == 0 {
                 db.create_tree("a", TreeOptions::default()).unwrap();
-                let unique = TreeOptions { unique: true, ..TreeOptions::default() };
+                let unique = TreeOptions::new().unique(true);
                 db.create_tree("b", unique).unwrap();
             }
             let (a, b) = (db.open_tree("a").unwrap(), db.open_tree("b").unwrap());
@@ -248,7 +250,7 @@ fn a_flipped_byte_is_detected_or_irrelevant() {
         let mut bad = bytes.clone();
         bad[at] ^= 1 << dice.below(8);
         std::fs::write(name, &bad).unwrap();
-        match check(&path, CheckMode::Full, Env::real()) {
+        match check::store(&path, CheckMode::Full, Env::real()) {
             Ok(report) if report.findings.is_empty() => {
                 harmless += 1;
                 let rows =

@@ -11,12 +11,18 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use common::options;
 use frond::{
-    Batch, CheckMode, Db, Hint, Layout, Part, Result, SizeClass, StoreId, Tree, TreeOptions, check,
-    io::{Env, MemoryVfs, OpenMode, Vfs},
-    page::{
-        FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY, FEATURE_ROW_COUNTS,
-        FEATURE_SUMS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, StoreFile,
+    Batch, Db, Result, SizeClass, Tree, TreeOptions,
+    backup::StoreId,
+    check::{self, CheckMode},
+    internals::{
+        io::{Env, MemoryVfs, OpenMode, Vfs},
+        page::{
+            FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY,
+            FEATURE_ROW_COUNTS, FEATURE_SUMS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS,
+            StoreFile,
+        },
     },
+    layout::{Hint, Layout, Part},
 };
 use frond_testkit::disk::SimVfs;
 use xxhash_rust::xxh3::Xxh3;
@@ -99,7 +105,7 @@ fn a_store_of_row_blocks_is_read_and_written() {
         assert!(sizes.raw_bytes > sizes.encoded_bytes, "{name}: {sizes:?}");
     }
     db.close().unwrap();
-    let report = check(dir.path(), CheckMode::Full, Env::real()).unwrap();
+    let report = check::store(dir.path(), CheckMode::Full, Env::real()).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
     let db = Db::open(dir.path(), options()).unwrap();
     for (name, rows) in &model {
@@ -154,7 +160,7 @@ fn a_load_adopted_by_recovery_sets_its_feature_bits() {
         let vfs = SimVfs::new();
         let open = |vfs: &SimVfs, seed| Db::open("/store", options().env(vfs.env(seed)));
         let db = open(&vfs, 1).unwrap();
-        let made = TreeOptions { key_layout: layout, size_class, ..TreeOptions::default() };
+        let made = TreeOptions::new().key_layout(layout).size_class(size_class);
         let mut load = db.bulk_load("t", made).unwrap();
         for row in 0..500u32 {
             load.put(&row.to_be_bytes(), b"value").unwrap();

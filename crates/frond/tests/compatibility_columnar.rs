@@ -16,8 +16,10 @@ use std::{
 
 use common::options;
 use frond::{
-    Batch, CheckMode, Db, Durability, End, Hint, Layout, Limits, Options, Part, Result, Shape,
-    Snapshot, Tree, TreeOptions, Tuning, check, io::Env,
+    Batch, Db, Durability, Options, Result, Snapshot, Tree, TreeOptions,
+    check::{self, CheckMode},
+    internals::{Limits, Shape, Tuning, io::Env},
+    layout::{End, Hint, Layout, Part},
 };
 use frond_testkit::Dice;
 
@@ -50,7 +52,7 @@ fn layouts(tree: &str) -> TreeOptions {
         _ => return TreeOptions::default(),
     };
     let value_layout = (!value.is_empty()).then(|| Layout::new(value));
-    TreeOptions { key_layout: Some(Layout::new(key)), value_layout, ..TreeOptions::default() }
+    TreeOptions::new().key_layout(Layout::new(key)).value_layout(value_layout)
 }
 
 /// The row of a tree with this number.
@@ -314,7 +316,7 @@ fn a_store_of_columnar_runs_is_read_and_written() {
     assert_all(&db, &rows);
     db.close().unwrap();
     drop(db);
-    let report = check(dir.path(), CheckMode::Full, Env::real()).unwrap();
+    let report = check::store(dir.path(), CheckMode::Full, Env::real()).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
     // Writing, with leaves of another size, and in the middle of what waits in buffers.
     let db = Db::open(dir.path(), options()).unwrap();
@@ -352,6 +354,6 @@ fn a_store_of_columnar_runs_is_read_and_written() {
     }
     db.drop_snapshot(SNAPSHOT).unwrap();
     db.close().unwrap();
-    let report = check(dir.path(), CheckMode::Full, Env::real()).unwrap();
+    let report = check::store(dir.path(), CheckMode::Full, Env::real()).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
 }

@@ -9,8 +9,9 @@ use std::{
 };
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Error, Options, Tree, TreeOptions,
-    io::{Clock, Env, Workers},
+    Batch, Db, Durability, Error, Options, Tree, TreeOptions,
+    check::CheckMode,
+    internals::io::{Clock, Env, Workers},
 };
 use frond_testkit::{
     DbEngine, Dice,
@@ -178,7 +179,7 @@ fn a_disk_filled_after_commits_does_not_stop_the_store_permanently() {
     assert!(next > 8000, "the disk was asked too soon for this test: {next} rows");
     assert!(matches!(db.checkpoint(), Err(Error::Full(_))), "there is room for a checkpoint");
     let begun = Instant::now();
-    while db.stats().get("disk_full") != Some(1) {
+    while db.stats().disk_full != 1 {
         assert!(begun.elapsed() < Duration::from_secs(60), "the background finds room");
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -444,7 +445,7 @@ fn the_clock_never_affects_stored_rows() {
                 db.snapshots().into_iter().map(|one| (one.name, one.seqno)).collect();
             assert_eq!(snapshots.len(), 6 * (round as usize + 1));
             drop(cursor);
-            slow += db.stats().get("slow_operations").unwrap();
+            slow += db.stats().slow_operations;
             if round % 2 == 0 {
                 db.close().unwrap();
             } else {

@@ -2,7 +2,7 @@
 //! engine writes today, and a reader written from that page alone finds the row in it.
 //!
 //! No reading code of the engine is used here. When the format changes on purpose,
-//! `FROND_DUMP=write cargo test -p frond --test format` rewrites the dump.
+//! `FROND_DUMP=write cargo test -p frond-db --test format` rewrites the dump.
 
 mod sources;
 

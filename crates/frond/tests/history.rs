@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use frond::{
-    CheckMode, Db, Durability, Error, Isolation, Options, TreeOptions, Txn, TxnOptions,
-    io::{Env, Workers},
+    Db, Durability, Error, Isolation, Options, TreeOptions, Txn, TxnOptions,
+    check::CheckMode,
+    internals::io::{Env, Workers},
 };
 use frond_testkit::{
     DbEngine, Dice,
@@ -190,11 +191,8 @@ fn two_interleaved_transactions(isolation: Isolation, has_skew: bool) -> Result<
     for key in [1u64, 2] {
         tree.put(&key.to_be_bytes(), &key.to_be_bytes())?;
     }
-    let options = TxnOptions {
-        isolation,
-        lock_timeout: Some(std::time::Duration::ZERO),
-        ..Default::default()
-    };
+    let options =
+        TxnOptions::new().isolation(isolation).lock_timeout(Some(std::time::Duration::ZERO));
     let (one, two) = (db.begin(options.clone())?, db.begin(options)?);
     let read = |txn: &Txn, key: u64| {
         let value = txn.get(&tree, &key.to_be_bytes())?.map(|value| value.try_into().unwrap());

@@ -3,7 +3,7 @@
 
 mod sources;
 
-use frond::bounds::{At, BOUNDS};
+use frond::internals::bounds::{At, BOUNDS};
 
 /// `docs/operating.md` lists each bound that refuses a call, with its value and error code.
 #[test]
@@ -53,7 +53,7 @@ fn each_bound_is_checked_where_the_table_says() {
 mod tiny {
     use frond::{
         Db, Error, Options,
-        bounds::{LINEAGE_PINS, Tiny},
+        internals::bounds::{LINEAGE_PINS, Tiny},
     };
     use frond_testkit::{
         campaign::{LimitReport, fill_the_map, reach_all_bounds, reach_bound, tunable},

@@ -4,8 +4,9 @@
 mod common;
 
 use frond::{
-    Batch, Db, End, Hint, Isolation, Layout, ManyRows, Part, ReadOptions, RowLock, TreeOptions,
-    TxnOptions,
+    Batch, Db, Isolation, ReadOptions, RowLock, TreeOptions, TxnOptions,
+    layout::{End, Hint, Layout, Part},
+    transaction::ManyRows,
 };
 
 const ROWS: u32 = 6000;
@@ -51,15 +52,13 @@ fn a_read_of_many_rows_equals_single_reads() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let mut db = Db::open(&path, common::options()).unwrap();
-    let options = TreeOptions {
-        key_layout: Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)])),
-        value_layout: Some(Layout::new(vec![
+    let options = TreeOptions::new()
+        .key_layout(Layout::new(vec![Part::Fixed(4, Hint::Integer)]))
+        .value_layout(Layout::new(vec![
             Part::Fixed(4, Hint::Integer),
             Part::Var(End::Prefixed),
             Part::Var(End::Prefixed),
-        ])),
-        ..Default::default()
-    };
+        ]));
     let mut tree = db.create_tree("t", options).unwrap();
     for row in 0..ROWS {
         tree.put(&key(row), &value(row, 0)).unwrap();
@@ -94,7 +93,7 @@ fn a_read_of_many_rows_equals_single_reads() {
             Isolation::Snapshot,
             Isolation::Serializable,
         ] {
-            let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+            let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
             let some = tree.projection(&[1]).unwrap();
             let none = tree.projection(&[]).unwrap();
             let mut rows = ManyRows::default();
@@ -121,11 +120,11 @@ fn a_read_of_many_rows_equals_single_reads() {
                             _ => key(dice.below(ROWS + 5)),
                         })
                         .collect();
-                    let options = ReadOptions { projection: parts, lock, ..Default::default() };
-                    txn.read_many_into(&tree, &keys, &options, &mut rows).unwrap();
+                    let options = ReadOptions::new().projection(parts).lock(lock);
+                    txn.get_many_into(&tree, &keys, &options, &mut rows).unwrap();
                     assert_eq!(rows.len(), keys.len());
                     for (number, key) in keys.iter().enumerate() {
-                        let alone = txn.read(&tree, key, &options).unwrap();
+                        let alone = txn.get_with(&tree, key, &options).unwrap();
                         let expected = alone.exists.then_some(&alone.value[..]);
                         assert_eq!(rows.get(number), expected, "{key:?} {isolation:?} {own}");
                         assert_eq!(rows.is_locked(number), alone.locked);
@@ -146,20 +145,17 @@ fn an_invalid_read_of_many_rows_returns_no_row() {
     let other = db
         .create_tree(
             "other",
-            TreeOptions {
-                value_layout: Some(Layout::new(vec![Part::Fixed(1, Hint::None)])),
-                ..Default::default()
-            },
+            TreeOptions::new().value_layout(Layout::new(vec![Part::Fixed(1, Hint::None)])),
         )
         .unwrap();
     tree.put(b"a", b"1").unwrap();
     let parts = other.projection(&[0]).unwrap();
     let txn = db.begin(TxnOptions::default()).unwrap();
     let mut rows = ManyRows::with(vec![1, 2, 3]);
-    txn.read_many_into(&tree, &[b"a"], &ReadOptions::default(), &mut rows).unwrap();
+    txn.get_many_into(&tree, &[b"a"], &ReadOptions::default(), &mut rows).unwrap();
     assert_eq!((rows.get(0), rows.get(1)), (Some(&b"1"[..]), None));
-    let options = ReadOptions { projection: Some(&parts), ..Default::default() };
-    assert!(txn.read_many_into(&tree, &[b"a"], &options, &mut rows).is_err());
+    let options = ReadOptions::new().projection(&parts);
+    assert!(txn.get_many_into(&tree, &[b"a"], &options, &mut rows).is_err());
     assert_eq!((rows.len(), rows.get(0)), (0, None));
     txn.rollback();
     db.close().unwrap();

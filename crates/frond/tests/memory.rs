@@ -16,7 +16,11 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use frond::{CheckMode, Db, Durability, Limits, Options, TreeOptions, Tuning};
+use frond::{
+    Db, Durability, Options, TreeOptions,
+    check::CheckMode,
+    internals::{Limits, Tuning},
+};
 use frond_testkit::effort;
 
 /// An allocator that fails once, at a given number of calls.

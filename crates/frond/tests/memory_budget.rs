@@ -5,7 +5,7 @@
 
 use std::{process::Command, time::Instant};
 
-use frond::{Batch, Db, Durability, IfLocked, Options, RowLock, Stats, Tree, Txn, TxnOptions};
+use frond::{Batch, Db, Durability, Options, ReadOptions, RowLock, Stats, Tree, Txn, TxnOptions};
 use frond_testkit::Dice;
 
 const CACHE: u64 = 64 << 20;
@@ -84,7 +84,7 @@ fn rows_of_three_times_the_cache_stay_within_it() {
     many_threads_read_and_write(&db, &trees);
     let took = peak() - before;
     println!("{:.2} of the cache", took as f64 / CACHE as f64);
-    assert!(db.stats().get("checkpoints") > Some(2), "nothing was written yet");
+    assert!(db.stats().checkpoints > 2, "nothing was written yet");
     assert!(took <= CACHE + CACHE / 10 + CONSTANT, "{took} bytes, of {CACHE}");
     drop(held);
     db.close().unwrap();
@@ -126,7 +126,7 @@ fn fill(txn: &Txn, tree: &Tree, seed: u64) -> u64 {
 /// Rewrites every row through one locking scan, so that its value begins with its key; returns the
 /// number of rows.
 fn update_all(txn: &Txn, tree: &Tree) -> u64 {
-    let mut scan = txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+    let mut scan = txn.scan_with(tree, .., &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
     let (mut rows, mut updated) = (0, Vec::new());
     while let Some((key, value)) = scan.next().unwrap() {
         let key: [u8; 8] = key.try_into().unwrap();
@@ -177,7 +177,7 @@ fn large_transactions() {
     // A rollback reads, writes and logs nothing, however large the transaction: none of it is in a
     // tree or in the log. The log may concurrently write its mark that it is idle, one page.
     let stats = db.stats();
-    assert!(stats.get("store_written_bytes") > Some(LARGE_CACHE), "it has left memory");
+    assert!(stats.store_written_bytes > LARGE_CACHE, "it has left memory");
     let before_rollback = work(&stats);
     txn.rollback();
     let after = work(&db.stats());
@@ -208,7 +208,7 @@ fn large_transactions() {
     assert_eq!(updated(&tree), rows);
     took("once the updates are in the tree");
     // Their space on disk is free and can be used again.
-    let space = |stats: &Stats| stats.get("space_temporary_bytes").unwrap();
+    let space = |stats: &Stats| stats.space_temporary_bytes;
     assert!(space(&db.stats()) < LARGE_CACHE, "nothing of them is left over");
     drop(tree);
     db.close().unwrap();

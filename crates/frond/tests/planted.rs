@@ -7,7 +7,7 @@ mod sources;
 
 use std::collections::BTreeSet;
 
-use frond::plant::BUGS;
+use frond::internals::plant::BUGS;
 
 /// The campaigns in this file.
 const CAMPAIGNS: [&str; 14] = [
@@ -65,7 +65,10 @@ mod armed {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::scenarios;
-    use frond::{Db, Durability, Isolation, Options, io::Env, plant};
+    use frond::{
+        Db, Durability, Isolation, Options,
+        internals::{io::Env, plant},
+    };
     use frond_testkit::{
         DbEngine,
         campaign::{

@@ -46,7 +46,7 @@ fn get_many_reads_one_snapshot_in_request_order() {
         Isolation::Snapshot,
         Isolation::Serializable,
     ] {
-        let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+        let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
         assert_eq!(txn.get_many(&tree, &asked).unwrap(), expected);
         txn.put(&tree, &asked[0], b"own").unwrap();
         txn.delete(&tree, &asked[1]).unwrap();
@@ -77,7 +77,7 @@ fn take_snapshot_fixes_the_snapshot_at_the_call() {
     assert_eq!(txn.snapshot_seqno(), Some(at));
     assert!(matches!(txn.put(&tree, b"k", b""), Err(Error::Conflict { .. })));
     let isolation = Isolation::ReadCommitted;
-    let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+    let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
     assert!(txn.take_snapshot().is_err());
     drop(txn);
     db.close().unwrap();
@@ -120,7 +120,7 @@ fn a_snapshot_includes_commits_ordered_before_it_but_completed_later() {
     for is_let_go in [false, true] {
         let txn = db.begin(TxnOptions::default()).unwrap();
         txn.put(&tree, b"k", b"ordered").unwrap();
-        let name = frond::Xid::new(b"x").unwrap();
+        let name = frond::transaction::Xid::new(b"x").unwrap();
         let mut prepared = txn.prepare_with(&name, Durability::Lazy).unwrap();
         let early = db.begin(TxnOptions::default()).unwrap();
         let at_first = early.take_snapshot().unwrap();
@@ -255,7 +255,7 @@ fn statistics_report_lock_waits_and_latencies() {
     }
     let durability = Some(Durability::Os);
     for row in 0..5 {
-        let txn = db.begin(TxnOptions { durability, ..Default::default() }).unwrap();
+        let txn = db.begin(TxnOptions::new().durability(durability)).unwrap();
         txn.put(&tree, &key(row), b"again").unwrap();
         txn.commit().unwrap();
     }
@@ -273,10 +273,10 @@ fn statistics_report_lock_waits_and_latencies() {
     assert!(lazy.abs_diff(20_000) <= 64, "about all, by samples: {lazy}");
 
     assert!(db.transactions().is_empty());
-    let holder = db.begin(TxnOptions { tag: 7, ..Default::default() }).unwrap();
+    let holder = db.begin(TxnOptions::new().tag(7)).unwrap();
     assert!(db.transactions().is_empty(), "it holds nothing yet");
     holder.put(&tree, &key(1), b"mine").unwrap();
-    let waiter = db.begin(TxnOptions { tag: 8, ..Default::default() }).unwrap();
+    let waiter = db.begin(TxnOptions::new().tag(8)).unwrap();
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| waiter.put(&tree, &key(1), b"yours"));
         while db.lock_waits().is_empty() {
@@ -316,7 +316,7 @@ fn snapshot_holders_are_listed_with_what_they_retain() {
     };
     fill(&[1; 100]);
     let begin = |tag, read_only, isolation| {
-        db.begin(TxnOptions { tag, read_only, isolation, ..Default::default() }).unwrap()
+        db.begin(TxnOptions::new().tag(tag).read_only(read_only).isolation(isolation)).unwrap()
     };
     let reader = begin(7, true, Isolation::Snapshot);
     let writer = begin(8, false, Isolation::RepeatableRead);

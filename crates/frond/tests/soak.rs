@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use frond::{Batch, CheckMode, Db, Durability, Error, Options, Tree, TreeOptions};
+use frond::{Batch, Db, Durability, Error, Options, Tree, TreeOptions, check::CheckMode};
 use frond_testkit::Dice;
 
 const KEYS: u64 = 50_000;

@@ -418,15 +418,24 @@ fn errors_match_their_catalogue() {
     wrong.extend(thrown.difference(&explained).map(|code| format!("{code} is not in errors.md")));
     wrong.extend(explained.difference(&thrown).map(|code| format!("nothing says {code}")));
     // Each variant's message begins with its code; the catalogue names both in one row.
-    let error = file("crates/frond/src/error/mod.rs");
-    let (_, variants) = error.text.split_once("pub enum Error {").expect("the one error enum");
-    let variants = variants.split("\n}\n").next().unwrap_or_default();
-    for variant in variants.split("#[error(").skip(1) {
-        let code = variant.split("FRD-").nth(1).and_then(|rest| rest.get(..4)).unwrap_or("none");
-        let after = variant.split(")]\n").nth(1).unwrap_or_default().trim_start();
-        let name: String = after.chars().take_while(|c| c.is_alphanumeric()).collect();
-        if !catalogue.text.contains(&format!("| FRD-{code} `{name}` |")) {
-            wrong.push(format!("errors.md has no row for FRD-{code} `{name}`"));
+    let enums = [
+        ("error/mod.rs", "pub enum Error {", "`"),
+        ("error/duplicate.rs", "pub enum Duplicate {", "`DuplicateKey`, `Duplicate::"),
+    ];
+    for (path, head, named) in enums {
+        let source = file(&format!("crates/frond/src/{path}"));
+        let (_, variants) = source.text.split_once(head).expect("an enum of errors");
+        let variants = variants.split("\n}\n").next().unwrap_or_default();
+        let variants = variants.split("#[error(").skip(1);
+        for variant in variants.filter(|variant| !variant.starts_with("transparent")) {
+            let code =
+                variant.split("FRD-").nth(1).and_then(|rest| rest.get(..4)).unwrap_or("none");
+            let after = variant.split(")]\n").nth(1).unwrap_or_default().trim_start();
+            let name: String = after.chars().take_while(|c| c.is_alphanumeric()).collect();
+            let named = format!("{named}{name}`");
+            if !catalogue.text.contains(&format!("| FRD-{code} {named} |")) {
+                wrong.push(format!("errors.md has no row for FRD-{code} {named}"));
+            }
         }
     }
     assert_none(&wrong);

@@ -3,7 +3,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use frond::{Batch, CheckMode, Db, Durability, Options, Shape, Tree, TreeOptions, Tuning, io::Env};
+use frond::{
+    Batch, Db, Durability, Options, Tree, TreeOptions,
+    check::CheckMode,
+    internals::{Shape, Tuning, io::Env},
+};
 use frond_testkit::{
     Dice,
     campaign::{
@@ -58,7 +62,7 @@ fn heavily_deleted_trees_survive_crashes_everywhere() {
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_checkpoint_that_would_write_an_unreadable_node_loses_nothing() {
-    use frond::{Error, plant};
+    use frond::{Error, internals::plant};
     let vfs = SimVfs::new();
     let engine = edge_engine(0);
     let db = engine.store(vfs.env(1));
@@ -170,7 +174,7 @@ fn lose_the_right_edge(sizes: &Sizes, dir: &std::path::Path, env: &Env) {
 /// its only child.
 #[cfg(feature = "planted-bugs")]
 fn assert_meets_a_node_without_children(run: impl FnOnce()) {
-    use frond::plant;
+    use frond::internals::plant;
     plant::arm(Some("tree: a drain keeps a node that has handed all down"));
     let failed = catch_unwind(AssertUnwindSafe(run)).is_err();
     let met = plant::met();

@@ -140,7 +140,7 @@ fn wrong(store: &Path, ledger: &Path) -> frond::Result<Option<String>> {
         settled[at + 8..at + 16].copy_from_slice(&found.to_le_bytes());
     }
     std::fs::write(ledger, settled).expect("the ledger is written");
-    let report = db.check(frond::CheckMode::Full)?;
+    let report = db.check(frond::check::CheckMode::Full)?;
     Ok((!report.is_clean()).then(|| report.to_string()))
 }
 

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use frond::{Batch, CheckMode, Db, Durability, Options, Tree, TreeOptions, Txn, operator};
+use frond::{Batch, Db, Durability, Options, Tree, TreeOptions, Txn, check::CheckMode, operator};
 use frond_break::{Dice, Run, short};
 
 const THREADS: u64 = 4;

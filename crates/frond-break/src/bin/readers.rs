@@ -103,11 +103,11 @@ fn read_tree(db: &Db, tree: &Tree, dice: &mut Dice) -> frond::Result<Vec<(&'stat
         return Ok(shown);
     }
     let isolation = LEVELS[dice.below(4) as usize];
-    let txn = db.begin(TxnOptions {
-        isolation,
-        read_only: isolation != Isolation::Serializable && dice.one_in(2),
-        ..Default::default()
-    })?;
+    let txn = db.begin(
+        TxnOptions::new()
+            .isolation(isolation)
+            .read_only(isolation != Isolation::Serializable && dice.one_in(2)),
+    )?;
     let (mut cursor, mut rows) = (txn.scan(tree, ..)?, 0);
     while cursor.next()?.is_some() {
         rows += 1;
@@ -132,7 +132,7 @@ fn read_index(
 ) -> frond::Result<Vec<(&'static str, usize)>> {
     let mut shown = Vec::new();
     let isolation = LEVELS[dice.below(4) as usize];
-    let txn = db.begin(TxnOptions { isolation, ..Default::default() })?;
+    let txn = db.begin(TxnOptions::new().isolation(isolation))?;
     if dice.one_in(3) {
         txn.get(table.rows(), &[1])?;
     }

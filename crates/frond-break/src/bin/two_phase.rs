@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use frond::{Db, Durability, Options, TreeOptions, TxnOptions, Xid};
+use frond::{Db, Durability, Options, TreeOptions, TxnOptions, transaction::Xid};
 use frond_break::{Dice, Run};
 
 const THREADS: u64 = 3;

@@ -18,7 +18,11 @@ use std::{
     time::Duration,
 };
 
-use frond::{Batch, CheckMode, Db, Durability, Limits, Options, Shape, Tree, TreeOptions, Tuning};
+use frond::{
+    Batch, Db, Durability, Options, Tree, TreeOptions,
+    check::CheckMode,
+    internals::{Limits, Shape, Tuning},
+};
 use frond_break::{Dice, Run, short};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;

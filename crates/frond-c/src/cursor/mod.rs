@@ -210,7 +210,7 @@ fn frond_txn_scan(
     cursor: New<frond_cursor>,
 ) -> Done {
     let (lock, if_locked) = (lock(row_lock)?, if_locked(when_locked)?);
-    let options = ReadOptions { lock, if_locked, ..Default::default() };
+    let options = ReadOptions::new().lock(lock).if_locked(if_locked);
     cursor.give(frond_cursor::of_txn(txn, &tree.0, range, &options)?)
 }
 

@@ -136,7 +136,7 @@ impl<'t> Loader<'t> {
         }
         let entries_per_row = 1 + self.target.indexes.len();
         db.commit(&mut self.batch).map_err(|error| match error {
-            frond::Error::KeyExists { index, .. } => {
+            frond::Error::DuplicateKey(frond::Duplicate::InBatch { entry: index, .. }) => {
                 let line = self.lines.get(index / entries_per_row).copied().unwrap_or_default();
                 Fail::Error(format!(
                     "line {line}: a row with this key exists (--replace would replace it)"

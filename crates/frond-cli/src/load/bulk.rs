@@ -2,7 +2,7 @@
 //!
 //! Invariant: the trees are created completely, by one commit at the end, or not at all.
 
-use frond::{BulkLoad, Db};
+use frond::{Db, load::BulkLoad};
 
 use crate::{
     escape::escape,
@@ -57,7 +57,7 @@ pub fn load(
     }
     loads.push(tree);
     BulkLoad::finish_all(loads).map_err(|why| match why {
-        frond::Error::DuplicateKey { key, .. } => {
+        frond::Error::DuplicateKey(frond::Duplicate::InLoad { key, .. }) => {
             let columns = header.decode_key(&key).unwrap_or_else(|_| vec![key]);
             let columns: Vec<String> = columns.iter().map(|value| escape(value)).collect();
             Fail::Error(format!("two rows have the key {}", columns.join(" ")))

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use frond::{BulkLoad, Db, Options};
+use frond::{Db, Options, load::BulkLoad};
 
 use crate::{
     common::{count_of, open, say},

@@ -96,26 +96,23 @@ pub fn must_be_left_over(db: &Db, name: &str) -> Result {
 
 /// The options of the tree with this header.
 pub fn tree_options(args: &Args, header: &Header) -> TreeOptions {
-    TreeOptions {
-        size_class: args.class,
+    TreeOptions::new()
+        .size_class(args.class)
         // Keys that the input chooses are checked; numbers are always new.
-        unique: !header.key.is_empty(),
-        attributes: header.to_attributes(),
-        key_layout: Some(header.key_layout()),
-        value_layout: Some(header.row_layout()),
-    }
+        .unique(!header.key.is_empty())
+        .attributes(header.to_attributes())
+        .key_layout(header.key_layout())
+        .value_layout(header.row_layout())
 }
 
 /// The options of its index on a column.
 pub fn index_options(args: &Args, header: &Header, column: &KeyColumn) -> TreeOptions {
     let about =
         IndexHeader { frond_index: VERSION, of: args.tree().to_owned(), column: column.clone() };
-    TreeOptions {
-        size_class: args.class,
-        attributes: serde_json::to_vec(&about).expect("a header has a JSON form"),
-        key_layout: Some(header.index_layout(column)),
-        ..TreeOptions::default()
-    }
+    TreeOptions::new()
+        .size_class(args.class)
+        .attributes(serde_json::to_vec(&about).expect("a header has a JSON form"))
+        .key_layout(header.index_layout(column))
 }
 
 /// The header of a new tree for this input.

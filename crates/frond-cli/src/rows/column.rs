@@ -1,6 +1,6 @@
 //! Columns of keys and indexes: their names, their types, and how their values are encoded.
 
-use frond::{Part, tuple};
+use frond::{layout::Part, tuple};
 use serde::{Deserialize, Serialize};
 use tuple::{Desc, KeyPart, KeyReader, ReadKeyPart};
 

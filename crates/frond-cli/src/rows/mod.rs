@@ -27,7 +27,10 @@
 //! 2. Rows and keys fit the layouts given here.
 //! 3. Bytes that are no row, or no key, of this header are refused; nothing panics.
 
-use frond::{End, Hint, Layout, Part, tuple};
+use frond::{
+    layout::{End, Hint, Layout, Part},
+    tuple,
+};
 use serde::{Deserialize, Serialize};
 
 mod column;

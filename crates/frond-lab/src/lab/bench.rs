@@ -4,7 +4,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
+use clap::Parser as _;
+
+use super::cell;
 use super::cli::pair;
 use super::results::Database;
 use super::run::{self, Item, Request};
@@ -15,9 +19,41 @@ use super::{embedded, exchange, report, suites, time};
 use crate::size::Bytes;
 use crate::targets::{Failure, Result};
 
+/// The program `frond-bench`, which `frond bench` starts.
+#[derive(clap::Parser)]
+#[command(
+    name = "frond bench",
+    bin_name = "frond bench",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  frond bench iibench --targets frond,rocksdb,sqlite
+  frond bench sizes --targets frond,sqlite"
+)]
+/// Run a workload on Frond and other stores, and compare
+struct Program {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Runs the program `frond-bench`: a bench, or one cell of it, which it starts as a process of its
+/// own.
+pub fn main() -> ExitCode {
+    let is_cell = std::env::args_os().skip(1).eq(["cell"]);
+    let outcome = if is_cell { cell::main() } else { run(&Program::parse().args) };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("frond: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}
+
 /// Options of `frond bench`.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Args {
+struct Args {
     /// iibench, weblog, ycsb, linkbench, tpcc, dbbench, queue, txn; a test of dbbench (fillseq,
     /// readrandom, …); a data set (sbtest, linktable, packages); or sizes: all data sets
     workload: String,
@@ -159,7 +195,7 @@ impl Args {
 ///
 /// # Errors
 /// An option is invalid, a cell failed, or a verification failed.
-pub fn run(args: &Args) -> Result<()> {
+fn run(args: &Args) -> Result<()> {
     let items = args.items()?;
     items.iter().try_for_each(|item| run::check_targets(item.face, &item.targets))?;
     let request = Request {

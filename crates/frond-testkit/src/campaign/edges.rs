@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use frond::{Durability, Shape, SizeClass};
+use frond::{Durability, SizeClass, internals::Shape};
 
 use super::{check_crashed_disk, guarded};
 use crate::{
@@ -90,11 +90,11 @@ pub fn wear_edges(engine: &DbEngine, script: &[Op], seed: u64) -> Result<EdgeRep
             let every = seed.is_multiple_of(10);
             let looks = every || dice.chance(1, 12);
             let restarted = matches!(op, Op::Reopen | Op::Crash(_) | Op::Kill);
-            let before = run.store()?.db().stats().get("drains").unwrap_or(0);
+            let before = run.store()?.db().stats().drains;
             run.go(op).map_err(during)?;
             report.operations += 1;
             if !restarted {
-                let after = run.store()?.db().stats().get("drains").unwrap_or(0);
+                let after = run.store()?.db().stats().drains;
                 report.drains += after.saturating_sub(before);
             }
             if every || restarted || dice.chance(1, 12) {

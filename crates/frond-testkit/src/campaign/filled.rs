@@ -14,7 +14,9 @@ use std::{
     time::Duration,
 };
 
-use frond::{Batch, CheckMode, Db, Durability, Error, Options, Tree, TxnOptions, io::Vfs};
+use frond::{
+    Batch, Db, Durability, Error, Options, Tree, TxnOptions, check::CheckMode, internals::io::Vfs,
+};
 
 use super::guarded;
 use crate::{

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use frond::{Db, Durability, Limits, Options};
+use frond::{Db, Durability, Options, internals::Limits};
 
 use super::guarded;
 use crate::{

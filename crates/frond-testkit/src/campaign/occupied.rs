@@ -163,9 +163,9 @@ pub fn start_occupied(disk: &DiskState, is_unreserved: bool) -> frond::Result<Si
     let vfs = SimVfs::start(disk.clone());
     if is_unreserved {
         let (dir, reserve) = (Path::new(DIR), Path::new(DIR).join(LOG_RESERVE));
-        let gone = match frond::io::Vfs::exists(&vfs, &reserve) {
-            Ok(true) => frond::io::Vfs::remove(&vfs, &reserve)
-                .and_then(|()| frond::io::Vfs::sync_dir(&vfs, dir)),
+        let gone = match frond::internals::io::Vfs::exists(&vfs, &reserve) {
+            Ok(true) => frond::internals::io::Vfs::remove(&vfs, &reserve)
+                .and_then(|()| frond::internals::io::Vfs::sync_dir(&vfs, dir)),
             found => found.map(drop),
         };
         gone.map_err(|error| frond::Error::io(&reserve, "remove", 0, error))?;

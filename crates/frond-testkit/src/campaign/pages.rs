@@ -9,7 +9,8 @@
 use std::{collections::BTreeMap, fmt, path::Path, time::Duration};
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Error, ErrorKind, Options, SizeClass, TreeOptions, check,
+    Batch, Db, Durability, Error, ErrorKind, Options, SizeClass, TreeOptions,
+    check::{self, CheckMode},
 };
 
 use super::guarded;
@@ -158,7 +159,7 @@ fn break_page(
     let mut rows = rows.clone();
     let lost = live_with_it(&db, &vfs, &mut rows, seed)?;
     let damaged = db.stats().damaged;
-    let odd = |range: &&frond::DamagedRange| {
+    let odd = |range: &&frond::stats::DamagedRange| {
         let (least, most) = (page.saturating_sub(64 << 10), page + PAGE as u64);
         !range.why.contains("FRD-")
             || !TREES.contains(&&*range.tree)
@@ -178,7 +179,7 @@ fn break_page(
         }
     };
     db.close()?;
-    let verdict = check(DIR, CheckMode::Full, vfs.env(1))?;
+    let verdict = check::store(DIR, CheckMode::Full, vfs.env(1))?;
     let harmed = decay == Decay::Bit && !(lost.is_empty() && damaged.is_empty());
     if harmed == verdict.is_clean() && (harmed || decay == Decay::Sector) {
         return fail(format!("{} rows lost, and the check says: {verdict}", lost.len()));
@@ -244,7 +245,7 @@ fn make_store(seed: u64) -> (DiskState, Rows) {
         let db = Db::open(DIR, options(&vfs))?;
         let (mut dice, mut rows) = (Dice::new(seed), Rows::new());
         for name in TREES {
-            let options = TreeOptions { size_class: SizeClass::Fast, ..TreeOptions::default() };
+            let options = TreeOptions::new().size_class(SizeClass::Fast);
             db.create_tree(name, options)?;
         }
         let mut places: Vec<Place> =

@@ -1,7 +1,7 @@
 //! Layouts of the trees of scripts, so that every encoding meets merges, range deletes, snapshots,
 //! clones and crashes: layouts that the rows fit, some that few rows fit, and none.
 
-use frond::{End, Hint, Layout, Part};
+use frond::layout::{End, Hint, Layout, Part};
 
 use crate::Dice;
 

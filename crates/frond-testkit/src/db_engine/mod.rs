@@ -13,8 +13,11 @@ use std::{
 };
 
 use frond::{
-    Batch, BulkLoad, CheckMode, Db, Durability, Error, Limits, Options, Result, RowBuf, Shape,
-    SizeClass, Snapshot, Tree, TreeOptions, Tuning, io::Env, operator,
+    Batch, Db, Durability, Error, Options, Result, RowBuf, SizeClass, Snapshot, Tree, TreeOptions,
+    check::CheckMode,
+    internals::{Limits, Shape, Tuning, io::Env},
+    load::BulkLoad,
+    operator,
 };
 
 use crate::{
@@ -201,7 +204,11 @@ impl OpenDb {
         let name = tree.bytes().fold(0, |name, byte| name << 8 | u64::from(byte));
         let (key_layout, value_layout) = layouts::random(&mut Dice::new(self.layouts ^ name));
         let size_class = self.size_class;
-        TreeOptions { unique, size_class, key_layout, value_layout, ..TreeOptions::default() }
+        TreeOptions::new()
+            .unique(unique)
+            .size_class(size_class)
+            .key_layout(key_layout)
+            .value_layout(value_layout)
     }
 
     fn try_apply(&mut self, op: &Op) -> Result<Answer> {

@@ -12,9 +12,11 @@ use std::{
 };
 
 use frond::{
-    Db, Durability, Error, IfLocked, Isolation, PreparedTxn, ReadOptions, Result, RowChange,
-    RowEntry, RowLock, RowRead, Savepoint, Seqno, Tree, Txn, TxnCursor, TxnOptions, Xid, io::Clock,
+    Db, Durability, Error, IfLocked, Isolation, ReadOptions, Result, RowLock, Savepoint, Seqno,
+    Tree, Txn, TxnCursor, TxnOptions,
+    internals::io::Clock,
     operator,
+    transaction::{PreparedTxn, RowChange, RowEntry, RowRead, Xid},
 };
 
 use crate::{
@@ -59,7 +61,10 @@ impl Txns {
     ) -> Result<()> {
         self.slots.remove(&slot);
         let lock_timeout = Some(Duration::ZERO);
-        let options = TxnOptions { isolation, lock_timeout, durability, ..TxnOptions::default() };
+        let options = TxnOptions::new()
+            .isolation(isolation)
+            .lock_timeout(lock_timeout)
+            .durability(durability);
         let txn = db.begin(options)?;
         let savepoints = BTreeMap::new();
         let open = Open { txn, level: durability, savepoints };
@@ -136,7 +141,7 @@ impl Txns {
 
     /// Whether an ordered commit is visible.
     pub fn can_be_seen(&self, db: &Db, number: u8) -> bool {
-        let visible = db.stats().get("seqno_visible").unwrap_or_default();
+        let visible = db.stats().seqno_visible;
         self.ordered.get(&number).is_none_or(|seqno| seqno.0 <= visible)
     }
 
@@ -182,12 +187,24 @@ impl Open {
             }
             TxnOp::Lock(tree, key, locking) => {
                 let (tree, key) = (db.open_tree(tree)?, key.bytes());
-                let value = txn.get_locked(&tree, &key, locking.lock, locking.if_locked)?;
+                let value = txn
+                    .get_with(
+                        &tree,
+                        &key,
+                        &ReadOptions::new().lock(locking.lock).if_locked(locking.if_locked),
+                    )
+                    .map(|row| row.into_value())?;
                 return Ok(Answer::Value(value));
             }
             TxnOp::Look(tree, key, locking) => {
                 let (tree, key) = (db.open_tree(tree)?, key.bytes());
-                let value = txn.get_locked(&tree, &key, locking.lock, locking.if_locked)?;
+                let value = txn
+                    .get_with(
+                        &tree,
+                        &key,
+                        &ReadOptions::new().lock(locking.lock).if_locked(locking.if_locked),
+                    )
+                    .map(|row| row.into_value())?;
                 txn.unlock_last()?;
                 return Ok(Answer::Value(value));
             }
@@ -206,7 +223,11 @@ impl Open {
                 let range = &from[..]..&to[..];
                 let cursor = match locking {
                     None => txn.scan(&tree, range)?,
-                    Some(how) => txn.scan_locked(&tree, range, how.lock, how.if_locked)?,
+                    Some(how) => txn.scan_with(
+                        &tree,
+                        range,
+                        &ReadOptions::new().lock(how.lock).if_locked(how.if_locked),
+                    )?,
                 };
                 return Ok(Answer::Rows(scanned(cursor, *limit as usize, *reverse)?));
             }
@@ -227,13 +248,11 @@ impl Open {
 
 /// Reads many rows; returns for each, after its key, whether it exists and is locked.
 fn read_many(txn: &Txn, tree: &Tree, keys: &[Key], locking: Option<Locking>) -> Result<Answer> {
-    let options = ReadOptions {
-        lock: locking.map(|how| how.lock),
-        if_locked: locking.map_or(IfLocked::Wait, |how| how.if_locked),
-        ..ReadOptions::default()
-    };
+    let options = ReadOptions::new()
+        .lock(locking.map(|how| how.lock))
+        .if_locked(locking.map_or(IfLocked::Wait, |how| how.if_locked));
     let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.bytes()).collect();
-    let found = txn.read_many(tree, &keys, &options)?;
+    let found = txn.get_many_with(tree, &keys, &options)?;
     let row = |(mut key, row): (Vec<u8>, RowRead)| {
         key.extend([u8::from(row.exists), u8::from(row.locked)]);
         (key, row.value)

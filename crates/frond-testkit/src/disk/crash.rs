@@ -262,7 +262,7 @@ fn old_bytes(disk: &DiskState, seed: u64) -> Vec<u8> {
 mod tests {
     use std::{collections::BTreeSet, path::Path};
 
-    use frond::io::{OpenMode, Vfs};
+    use frond::internals::io::{OpenMode, Vfs};
 
     use super::{super::SimVfs, *};
 
@@ -282,7 +282,7 @@ mod tests {
             .collect()
     }
 
-    fn create(vfs: &SimVfs, path: &str) -> std::sync::Arc<dyn frond::io::File> {
+    fn create(vfs: &SimVfs, path: &str) -> std::sync::Arc<dyn frond::internals::io::File> {
         let mode = OpenMode { write: true, create_new: true, direct: false };
         vfs.open(Path::new(path), mode).unwrap()
     }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use frond::io::{ALIGN, Clock, Env, File, OpenMode, Rng, Vfs, Workers};
+use frond::internals::io::{ALIGN, Clock, Env, File, OpenMode, Rng, Vfs, Workers};
 
 use super::{
     fault::{CallKind, Fault, FaultKind},

@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use frond::{Durability, Error, ErrorKind, io::Env};
+use frond::{Durability, Error, ErrorKind, internals::io::Env};
 
 mod failure;
 mod met;

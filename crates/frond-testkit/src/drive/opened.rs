@@ -1,6 +1,6 @@
 //! The open store of a run.
 
-use frond::{Error, io::Env};
+use frond::{Error, internals::io::Env};
 
 use super::{Engine, Store};
 use crate::model::Everything;

@@ -1,6 +1,7 @@
 //! Compares what was found with what must be: which answer an error is, which step of the model the
 //! rows are, and the difference in words.
 
+use frond::Duplicate;
 use frond::Error;
 
 use super::{Failure, fail};
@@ -16,11 +17,12 @@ pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
         Error::NoSuchTree(_) => Refusal::NoSuchTree,
         Error::TreeExists(_) => Refusal::TreeExists,
         Error::TreeNotEmpty(_) => Refusal::NotEmpty,
-        Error::KeyExists { .. } | Error::DuplicateKey { .. } => Refusal::KeyExists,
+        Error::DuplicateKey(
+            Duplicate::InBatch { .. } | Duplicate::InLoad { .. } | Duplicate::Row { .. },
+        ) => Refusal::KeyExists,
         Error::InvalidArgument(_) => Refusal::BadCall,
         Error::NoSuchSnapshot(_) => Refusal::NoSuchSnapshot,
         Error::SnapshotExists(_) => Refusal::SnapshotExists,
-        Error::RowExists { .. } => Refusal::KeyExists,
         Error::LockBusy { .. } | Error::LockTimeout { .. } => Refusal::Busy,
         Error::Conflict { .. } => Refusal::Conflict,
         Error::TxnEnded => Refusal::Ended,

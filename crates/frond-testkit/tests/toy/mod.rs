@@ -10,7 +10,7 @@ use std::{
 
 use frond::{
     Durability, Error, Result,
-    io::{Env, File, OpenMode},
+    internals::io::{Env, File, OpenMode},
 };
 use frond_testkit::{
     drive::{Engine, Store},

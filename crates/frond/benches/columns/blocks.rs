@@ -4,14 +4,15 @@
 use std::{hint::black_box, sync::Arc, time::Instant};
 
 use frond::{
-    End, Hint, Layout, Part, Tag,
-    block::{
+    feed::Tag,
+    internals::block::{
         Chunks, Codec, Pushed,
         columnar::{
             ColumnSelection, ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Plans, check,
             find_selected,
         },
     },
+    layout::{End, Hint, Layout, Part},
 };
 
 use crate::judge::judge;

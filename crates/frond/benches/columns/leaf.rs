@@ -4,14 +4,15 @@
 use std::{hint::black_box, sync::Arc, time::Instant};
 
 use frond::{
-    End, Part, Tag,
-    block::{
+    feed::Tag,
+    internals::block::{
         Chunks, Codec, ColumnarFormat, Pushed,
         columnar::{
             ColumnSelection, ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Models, Plans,
             Samples, find_selected,
         },
     },
+    layout::{End, Part},
 };
 
 /// Rows: keys and values.

@@ -7,11 +7,11 @@
 use std::{fmt::Write, hint::black_box, sync::Arc, time::Instant};
 
 use frond::{
-    Hint, Layout, Part,
-    block::{
+    internals::block::{
         Codec, ColumnarFormat,
         columnar::{Columns, Plans},
     },
+    layout::{Hint, Layout, Part},
 };
 
 use crate::{

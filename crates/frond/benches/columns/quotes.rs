@@ -9,11 +9,11 @@
 use std::sync::Arc;
 
 use frond::{
-    Hint, Layout, Part,
-    block::{
+    internals::block::{
         Codec,
         columnar::{ColumnarBlock, Columns, Encoding, weigh},
     },
+    layout::{Hint, Layout, Part},
 };
 
 use crate::leaf::{Leaf, Noise, blocks, prefixed, read, scan, text};

@@ -10,11 +10,11 @@
 use std::sync::Arc;
 
 use frond::{
-    Hint, Layout, Part,
-    block::{
+    internals::block::{
         Chunks, Codec,
         columnar::{ColumnarBlock, Columns, unpack},
     },
+    layout::{Hint, Layout, Part},
 };
 
 use crate::{

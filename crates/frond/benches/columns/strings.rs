@@ -4,7 +4,7 @@
 
 use std::{hint::black_box, time::Instant};
 
-use frond::block::{
+use frond::internals::block::{
     BLOCK_RAW_BYTES_MAX, Codec,
     column::{
         PAD_BYTES,

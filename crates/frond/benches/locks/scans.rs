@@ -9,7 +9,7 @@ use std::{
 };
 
 use frond::{
-    Batch, Db, Durability, IfLocked, Isolation, Options, RowLock, Tree, TreeOptions, Txn,
+    Batch, Db, Durability, Isolation, Options, ReadOptions, RowLock, Tree, TreeOptions, Txn,
     TxnOptions,
 };
 
@@ -28,7 +28,7 @@ struct Store {
 }
 
 fn unique() -> TreeOptions {
-    TreeOptions { unique: true, ..Default::default() }
+    TreeOptions::new().unique(true)
 }
 
 impl Store {
@@ -48,14 +48,14 @@ impl Store {
 
     fn begin(&self) -> Txn {
         let isolation = Isolation::RepeatableRead;
-        self.db.begin(TxnOptions { isolation, ..Default::default() }).unwrap()
+        self.db.begin(TxnOptions::new().isolation(isolation)).unwrap()
     }
 
     /// Scans all rows with locks, then releases the locks.
     fn locked(&self) {
         let txn = self.begin();
         let mut scan =
-            txn.scan_locked(&self.tree, ..END, RowLock::Exclusive, IfLocked::Wait).unwrap();
+            txn.scan_with(&self.tree, ..END, &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
         let mut rows = 0;
         while scan.next().unwrap().is_some() {
             rows += 1;
@@ -121,7 +121,7 @@ pub fn scans() {
     store.say("commits to another tree");
     stop.store(true, Ordering::Relaxed);
     commits.join().unwrap();
-    let again = store.db.stats().get("locked_rows_looked_again").unwrap();
+    let again = store.db.stats().locked_rows_looked_again;
     println!("    rows that were looked for again, of all: {again}");
 }
 

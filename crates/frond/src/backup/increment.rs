@@ -22,13 +22,13 @@ use std::{
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
-    StoreId, VersionNumber,
     coding::Reader,
     error::{Error, Place, Result},
     io::{ALIGN, Env, OpenMode},
     page::{LINK_BYTES, Link, PageKind, StoreFile},
     store::{self, SUPERBLOCK_BYTES, Superblock},
     sync::Arc,
+    types::{StoreId, VersionNumber},
 };
 
 use super::{

@@ -29,12 +29,13 @@ mod target;
 mod tests;
 mod walk;
 
-pub use restore::{restore, verify_backup};
+pub use crate::types::{StoreId, VersionNumber};
+pub use restore::{restore, verify};
 
 use std::{fmt, path::Path, time::Duration};
 
 use crate::{
-    Db, Error, Result, Seqno, StoreId, VersionNumber,
+    Db, Error, Result, Seqno,
     db::Shared,
     io::Env,
     page::Link,
@@ -153,14 +154,14 @@ impl Db {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let dir = dir.path();
     /// # let db = frond::Db::open(dir.join("store"), frond::Options::new())?;
-    /// use frond::io::Env;
+    /// use frond::internals::io::Env;
     ///
     /// let tree = db.create_tree("t", Default::default())?;
     /// let full = db.backup(dir.join("sunday"))?;
     /// tree.put(b"k", b"v")?;
     /// let monday = db.backup_since(&full.id, dir.join("monday"))?;
     /// assert!(monday.seqno > full.seqno);
-    /// frond::restore(dir.join("sunday"), &[dir.join("monday")], dir.join("again"), Env::real())?;
+    /// frond::backup::restore(dir.join("sunday"), &[dir.join("monday")], dir.join("again"), Env::real())?;
     /// let again = frond::Db::open(dir.join("again"), frond::Options::new())?;
     /// assert_eq!(again.open_tree("t")?.get(b"k")?.as_deref(), Some(&b"v"[..]));
     /// # again.close()?;
@@ -187,7 +188,7 @@ impl Db {
         Ok(BackupInfo::new(&superblock, copied))
     }
 
-    /// Writes a file that [`restore`](crate::restore) combines with the backup `base` to the store
+    /// Writes a file that [`restore`](crate::backup::restore) combines with the backup `base` to the store
     /// as it is now. Reads what was written since and the inner nodes above it; otherwise as
     /// [`backup`](Self::backup).
     ///

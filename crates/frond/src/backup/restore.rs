@@ -47,7 +47,7 @@ pub fn restore<P: AsRef<Path>>(
 ///
 /// # Errors
 /// As [`restore`].
-pub fn verify_backup<P: AsRef<Path>>(
+pub fn verify<P: AsRef<Path>>(
     full: impl AsRef<Path>,
     increments: &[P],
     env: Env,

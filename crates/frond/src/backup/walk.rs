@@ -13,13 +13,13 @@
 use std::collections::HashSet;
 
 use crate::{
-    VersionNumber,
     blob::{BlobCheck, BlobRef},
     error::{Error, Place, Result},
     page::{Link, PageKind, StoreFile},
     run,
     store::{self, AlignedBuf, Extent, Page, Store, Superblock, TreeRoot},
     tree::{Child, parse_node},
+    types::VersionNumber,
 };
 
 /// Bytes of a blob that are in memory at once. 1 MiB: reads that suit a fast disk.

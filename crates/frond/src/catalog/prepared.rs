@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::record::{PreparedPiece, Record};
-use crate::{Result, Xid};
+use crate::{Result, types::Xid};
 
 /// Length of a piece, so that no row of the catalog has a value in an extent of its own.
 pub const PIECE_BYTES: usize = 32 << 10;

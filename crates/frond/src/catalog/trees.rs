@@ -23,13 +23,14 @@ use super::{
     record::{CounterRecord, SnapshotRecord, TreeRecord},
 };
 use crate::{
-    Error, Kind, Lineage, Result, Seqno, SizeClass, TreeId,
+    Error, Result, Seqno, SizeClass, TreeId,
+    message::Kind,
     pipeline::TreeDirectory,
     run::{RowSchema, Work, WorkByTree},
     sync::{Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, Weak},
     tree::{SortedRuns, TreeRoot, TreeTraits},
     txn::{EmptyRanges, TreeWriters, WriteSet},
-    types::Counts,
+    types::{Counts, Lineage},
 };
 
 /// The tree that holds the catalog itself.

@@ -15,11 +15,11 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::{
-    Lineage, VersionNumber,
     blob::{BLOB_REF_BYTES, Blob, BlobRef},
     page::{PageKind, StoreFile},
     store::{Extent, Listed},
     sync::Arc,
+    types::{Lineage, VersionNumber},
 };
 
 use super::{

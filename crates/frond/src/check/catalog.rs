@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    Lineage, TreeId,
+    TreeId,
     catalog::{CATALOG_TREE, CounterRecord, Record},
     error::Result,
     message::Kind,
@@ -13,6 +13,7 @@ use crate::{
     store::RootDirectory,
     sync::Arc,
     tree::{Position, TreeContext, TreeRoot, clip},
+    types::Lineage,
 };
 
 use super::{

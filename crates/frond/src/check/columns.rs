@@ -74,11 +74,11 @@ impl Db {
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// use frond::{Hint, Layout, Part, TreeOptions};
+    /// use frond::{layout::{Hint, Layout, Part}, TreeOptions};
     ///
     /// let number = || Some(Layout::new(vec![Part::Fixed(8, Hint::Integer)]));
     /// let (key_layout, value_layout) = (number(), number());
-    /// let options = TreeOptions { key_layout, value_layout, ..Default::default() };
+    /// let options = TreeOptions::new().key_layout(key_layout).value_layout(value_layout);
     /// let mut load = db.bulk_load("squares", options)?;
     /// for n in 0..1000u64 {
     ///     load.put(&n.to_be_bytes(), &(n * n).to_be_bytes())?;

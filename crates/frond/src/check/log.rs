@@ -10,14 +10,16 @@
 use std::path::Path;
 
 use crate::{
-    Kind, Lsn, Seqno,
+    Seqno,
     blob::BlobRef,
     error::Result,
     io::Env,
+    message::Kind,
     page::PageKind,
     run,
     store::{AlignedBuf, Extent, Link, Store, Superblock, TreeRoot},
     sync::Arc,
+    types::Lsn,
     wal::{self, Expect, Item, LogExtent, Record, RecordItems},
 };
 

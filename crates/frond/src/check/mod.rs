@@ -44,6 +44,7 @@ mod tree;
 mod version;
 mod walk;
 
+pub use crate::block::columnar::ColumnOf;
 pub use columns::{ColumnUse, TreeColumns};
 pub use inspect::{LevelShape, TreeShape};
 pub use report::{CheckMode, CheckReport, Checked, Finding, Severity};
@@ -51,12 +52,14 @@ pub use report::{CheckMode, CheckReport, Checked, Finding, Severity};
 use std::path::Path;
 
 use crate::{
-    Db, Error, ErrorKind, Interrupter, Lsn, Progress, Result,
+    Db, Error, ErrorKind, Interrupter, Result,
     io::Env,
     page::PageKind,
     pipeline::Engine,
+    progress::Progress,
     store::{self, Extent, SlotState, Store, Superblock},
     sync::{Arc, Ordering},
+    types::Lsn,
 };
 
 use blobs::ReadBlobs;
@@ -70,7 +73,7 @@ use version::VersionCheck;
 /// # Errors
 /// The reason why the check could not run: `Locked`, `NotAStore`, `TooNew`, I/O errors. Damage is
 /// not an error.
-pub fn check(dir: impl AsRef<Path>, mode: CheckMode, env: Env) -> Result<CheckReport> {
+pub fn store(dir: impl AsRef<Path>, mode: CheckMode, env: Env) -> Result<CheckReport> {
     let dir = dir.as_ref();
     let mut report = CheckReport::new(mode);
     let store = match store::examine(&env, dir) {

@@ -17,17 +17,18 @@ use std::{
 };
 
 use crate::{
-    Lineage, Progress, VersionNumber,
     blob::BlobRef,
     cancel::CancelToken,
     error::Error,
     page::{Link, PageKind},
+    progress::Progress,
     run::Run,
     sync::Arc,
     tree::{
         Child, Measured, Node, NodeRef, Part, Root, RunHandle, TreeContext, TreeRoot, clip,
         sums_below,
     },
+    types::{Lineage, VersionNumber},
 };
 
 use super::{

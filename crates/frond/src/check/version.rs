@@ -5,13 +5,13 @@
 //! in the newest map. As long as that holds, a damaged newest slot loses nothing (P10).
 
 use crate::{
-    Lineage, VersionNumber,
     cache::{BlockCache, FramePool},
     page::{Link, PageKind},
     run::Operators,
     store::{Extent, Listed, NamedSnapshot, RootDirectory, STORE_LINEAGE, Store, Superblock},
     sync::{Arc, AtomicU64},
     tree::{Descriptors, Shape, TreeContext, TreeCounters, TreeRoot},
+    types::{Lineage, VersionNumber},
 };
 use std::collections::{BTreeMap, BTreeSet};
 

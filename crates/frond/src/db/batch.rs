@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use crate::{
-    Error, Interrupter, Result, Tag, TreeId,
+    Error, Interrupter, Result, TreeId,
     blob::BlobHold,
     bounds,
     cancel::CancelToken,
     coding::put_varint,
     db::{Shared, Tree, commit::LOCK_WAIT},
+    message::Tag,
     pipeline::CommitPayload,
     run::OPERATOR_USER_MIN,
     sync::Arc,
@@ -19,14 +20,14 @@ use crate::{
 ///
 /// A batch is private until [`Db::commit`](crate::Db::commit), which empties it and keeps its
 /// memory for reuse. Adding a change costs a copy of key and value. A value longer than
-/// [`VALUE_INLINE_BYTES_MAX`](crate::VALUE_INLINE_BYTES_MAX) is written to the store's file at once
+/// [`VALUE_INLINE_BYTES_MAX`](crate::types::VALUE_INLINE_BYTES_MAX) is written to the store's file at once
 /// and takes no memory here; its space is free again if the batch is dropped without a commit.
 ///
 /// ```
 /// # fn main() -> frond::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-/// let unique = frond::TreeOptions { unique: true, ..Default::default() };
+/// let unique = frond::TreeOptions::new().unique(true);
 /// let users = db.create_tree("users", unique)?;
 /// let by_name = db.create_tree("users.by_name", Default::default())?;
 /// let mut batch = frond::Batch::new();
@@ -95,7 +96,13 @@ impl Batch {
     /// # Errors
     /// `KeyTooLong`, `ValueTooLong`, or `NoSuchTree` if the tree was dropped; for a value that is
     /// written at once also those of a commit: `Full`, `ReadOnly`, `Closed`, `Failed`, I/O errors.
-    pub fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn put(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
         self.push(tree, key, value, false)
     }
 
@@ -108,7 +115,13 @@ impl Batch {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn insert(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
         self.push(tree, key, value, true)
     }
 
@@ -139,7 +152,8 @@ impl Batch {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn delete(&mut self, tree: &Tree, key: &[u8]) -> Result<()> {
+    pub fn delete(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
         self.join(tree)?;
         check_key(key)?;
         self.writes.push(tree.entry.id, key, Tag::DELETE, &[], false);
@@ -152,8 +166,18 @@ impl Batch {
     ///
     /// # Errors
     /// `KeyTooLong`, `NoSuchTree`, `MissingOperator`, or `ValueTooLong` if the operand is longer
-    /// than [`OPERAND_BYTES_MAX`](crate::OPERAND_BYTES_MAX).
-    pub fn merge(&mut self, tree: &Tree, key: &[u8], operator: u8, operand: &[u8]) -> Result<()> {
+    /// than [`OPERAND_BYTES_MAX`](crate::types::OPERAND_BYTES_MAX).
+    pub fn merge(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        operator: u8,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.push_merge(tree, key.as_ref(), operator, operand.as_ref())
+    }
+
+    fn push_merge(&mut self, tree: &Tree, key: &[u8], operator: u8, operand: &[u8]) -> Result<()> {
         self.join(tree)?;
         check_key(key)?;
         if !bounds::OPERAND_BYTES.admits(operand.len()) {
@@ -183,7 +207,16 @@ impl Batch {
     ///
     /// # Errors
     /// As [`put`](Self::put), and `InvalidArgument` if `from` is not below `to`.
-    pub fn delete_range(&mut self, tree: &Tree, from: &[u8], to: &[u8]) -> Result<()> {
+    pub fn delete_range(
+        &mut self,
+        tree: &Tree,
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.push_delete_range(tree, from.as_ref(), to.as_ref())
+    }
+
+    fn push_delete_range(&mut self, tree: &Tree, from: &[u8], to: &[u8]) -> Result<()> {
         self.join(tree)?;
         check_key(from)?;
         check_key(to)?;

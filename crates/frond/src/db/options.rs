@@ -129,7 +129,7 @@ impl Options {
     }
 
     /// Sets callbacks for lock waits and for choosing deadlock victims: see
-    /// [`LockHooks`](crate::LockHooks).
+    /// [`LockHooks`](crate::txn::lock_table::Hooks).
     pub fn lock_hooks(mut self, hooks: impl Hooks + 'static) -> Self {
         self.lock_hooks = Some(Arc::new(hooks));
         self

@@ -13,25 +13,234 @@ use crate::{
     tree::Damaged,
 };
 
-/// Counters since the store was opened, and current sizes. Names end in their unit.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Stats {
-    values: Vec<(&'static str, u64)>,
-    /// Why the store has stopped, if it has.
-    pub failed: Option<String>,
-    /// Damaged ranges of trees: background work met an unreadable page there. `frond check` reads
-    /// all pages.
-    pub damaged: Vec<DamagedRange>,
-    /// What the store is waiting for: operations on its files that have taken ten seconds or more.
-    /// Nothing fails because of them.
-    pub slow: Vec<SlowOperation>,
-    /// Latencies of commits, from the call to its return. Of commits that wait for no disk, about
-    /// one in sixteen is timed.
-    pub commits: LatencyStats,
-    /// Times that commits waited for a sync of the log, of those that waited.
-    pub sync_waits: LatencyStats,
-    /// Times that calls waited for locks, of those that waited.
-    pub lock_waits: LatencyStats,
+/// Defines [`Stats`]: the counters listed, and what is not a single number.
+macro_rules! stats {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// Counters since the store was opened, and current sizes. Names end in their unit.
+        #[derive(Clone, PartialEq, Eq, Debug, Default)]
+        #[non_exhaustive]
+        pub struct Stats {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+            /// Why the store has stopped, if it has.
+            pub failed: Option<String>,
+            /// Damaged ranges of trees: background work met an unreadable page there.
+            /// `frond check` reads all pages.
+            pub damaged: Vec<DamagedRange>,
+            /// What the store is waiting for: operations on its files that have taken ten seconds
+            /// or more. Nothing fails because of them.
+            pub slow: Vec<SlowOperation>,
+            /// Latencies of commits, from the call to its return. Of commits that wait for no disk,
+            /// about one in sixteen is timed.
+            pub commits: LatencyStats,
+            /// Times that commits waited for a sync of the log, of those that waited.
+            pub sync_waits: LatencyStats,
+            /// Times that calls waited for locks, of those that waited.
+            pub lock_waits: LatencyStats,
+        }
+
+        impl Stats {
+            fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)+].into_iter()
+            }
+        }
+    };
+}
+
+stats! {
+    /// Commits that readers see, as the number of the last one.
+    seqno_visible,
+    /// Commits that are in trees, as the number of the last one; those after it are only in
+    /// memtables and the log.
+    seqno_applied,
+    /// Number of the current version of the trees; it rises with each change of them.
+    publish,
+    /// Memory of the memtable that takes new commits.
+    memtable_active_bytes,
+    /// Memory of all memtables, at most about a quarter of the budget.
+    memtables_bytes,
+    /// Full memtables that wait to be applied to the trees: 1 under load; commits are slowed
+    /// down when the next one fills as well.
+    memtables_frozen,
+    /// What the next checkpoint will write.
+    runs_unwritten_bytes,
+    /// Frames of 16 KiB in use: memtables, unwritten pages, reads in progress.
+    frames_used,
+    /// Frames there may be.
+    frames_limit,
+    /// Memory that frames and cached blocks have obtained from the system.
+    memory_mapped_bytes,
+    /// The part of it that is in use.
+    memory_taken_bytes,
+    /// Metadata of trees, runs and extents. It is never evicted, and leaves that much less for
+    /// blocks.
+    memory_known_bytes,
+    /// Memory of the footers of runs.
+    run_footers_bytes,
+    /// Footers that were evicted to make room.
+    run_footers_closed,
+    /// Batches in which memtables were applied to trees.
+    apply_batches,
+    /// Entries that applies encoded.
+    apply_entries_encoded,
+    /// Times that buffered changes were merged into a leaf.
+    leaf_flushes,
+    /// Entries that these merges encoded.
+    leaf_entries_encoded,
+    /// Blocks that these merges reused without encoding them again.
+    leaf_blocks_carried,
+    /// Blocks encoded in leaves.
+    leaf_blocks_encoded,
+    /// Bytes of rows in them.
+    leaf_encoded_from_bytes,
+    /// Bytes of them once encoded.
+    leaf_encoded_bytes,
+    /// Time that took, in nanoseconds.
+    leaf_encode_nanos,
+    /// Chunks (the bytes of a string column, or a whole row block) compressed with LZ4 or zstd.
+    leaf_chunks_coded,
+    /// Chunks stored raw because compression saved too little; it is then not tried again for a
+    /// while.
+    leaf_chunks_raw,
+    /// String models (dictionaries, symbol tables) that were trained.
+    leaf_trainings,
+    /// Time that took, in nanoseconds.
+    leaf_training_nanos,
+    /// Blocks encoded in runs that are buffered in nodes.
+    buffer_blocks_encoded,
+    /// Bytes of entries in them.
+    buffer_encoded_from_bytes,
+    /// Bytes of them once encoded.
+    buffer_encoded_bytes,
+    /// Time that took, in nanoseconds.
+    buffer_encode_nanos,
+    /// Chunks decompressed for reads and merges.
+    chunks_decoded,
+    /// Bytes of them once decompressed.
+    chunks_decoded_bytes,
+    /// Time that took, in nanoseconds.
+    chunks_decode_nanos,
+    /// Leaves written by appends in key order, without a merge.
+    leaves_appended,
+    /// Rows of bulk loads.
+    load_rows,
+    /// Leaves of the loaded trees.
+    load_leaves_written,
+    /// Bytes that bulk loads sorted on disk.
+    load_spilled_bytes,
+    /// Memory that bulk loads use now.
+    load_memory_bytes,
+    /// Memory of uncommitted writes, counting transactions from 256 KiB on.
+    uncommitted_bytes,
+    /// Times that a node's buffer was pushed down to its children.
+    node_pushes,
+    /// Nodes split.
+    node_splits,
+    /// Merges of runs within a node's buffer.
+    run_merges,
+    /// Entries that these merges wrote.
+    run_merge_entries,
+    /// Long values written.
+    blobs_written,
+    /// Their size on disk.
+    blob_bytes_written,
+    /// Buffers emptied while the store was idle.
+    drains,
+    /// Checkpoints made.
+    checkpoints,
+    /// Pages that they wrote.
+    checkpoint_pages_written,
+    /// Bytes that they wrote.
+    checkpoint_bytes_written,
+    /// Transactions, snapshots and cursors that hold a snapshot;
+    /// [`Db::transactions`](crate::Db::transactions) lists their owners.
+    snapshots,
+    /// How long the oldest of these has been held, in milliseconds; 0 if there is none.
+    snapshot_oldest_millis,
+    /// The commit number of the one held longest.
+    snapshot_oldest_seqno,
+    /// Pages that only such snapshots still need; they are freed when the snapshots are
+    /// released.
+    snapshot_kept_bytes,
+    /// Memtables that only snapshots need.
+    snapshot_memtable_bytes,
+    /// Such memtables that were moved to disk.
+    snapshot_spills,
+    /// Their size there.
+    snapshot_spilled_bytes,
+    /// Size of the log that recovery would need, or that the change feed keeps.
+    log_kept_bytes,
+    /// Bytes written to the log.
+    log_written_bytes,
+    /// Writes to the log; each holds one commit or more.
+    log_groups,
+    /// Syncs of the log.
+    log_syncs,
+    /// Blocks found in the cache.
+    cache_hits,
+    /// Blocks not found there.
+    cache_misses,
+    /// Size of the cached blocks.
+    cache_bytes,
+    /// Reads of blocks from the store's file.
+    device_reads,
+    /// Bytes that they read.
+    device_read_bytes,
+    /// Pieces of the file read ahead of scans.
+    pieces_read_ahead,
+    /// Memory of what is read ahead now.
+    read_ahead_held_bytes,
+    /// Reads of the store's file, of any kind.
+    store_reads,
+    /// Bytes that they read.
+    store_read_bytes,
+    /// Writes to the store's file.
+    store_writes,
+    /// Bytes that they wrote.
+    store_written_bytes,
+    /// Syncs of the store's file.
+    store_syncs,
+    /// Live data in the store's file.
+    space_live_bytes,
+    /// Dead pages that slots, snapshots or readers still need.
+    space_kept_bytes,
+    /// Data spilled for snapshots, being loaded, or long values that no tree contains yet.
+    space_temporary_bytes,
+    /// Space in the file that will be used again.
+    space_free_bytes,
+    /// Where the used part of the file ends.
+    space_end_bytes,
+    /// Trees in the catalog.
+    trees,
+    /// Unreadable pages that background work has met, normally 0: see
+    /// [`damaged`](Self::damaged).
+    pages_damaged,
+    /// 1 while pages of dropped trees are being freed, a part of them with each checkpoint.
+    trees_ending,
+    /// 1 while an apply or a checkpoint waits for disk space.
+    disk_full,
+    /// Reads, writes and syncs that took ten seconds or more, normally 0: see
+    /// [`slow`](Self::slow).
+    slow_operations,
+    /// Rows locked now.
+    locks,
+    /// Ranges locked now.
+    lock_ranges,
+    /// Memory of these locks.
+    locks_bytes,
+    /// Waits for locks that ended with `LockTimeout`.
+    lock_timeouts,
+    /// Waits for locks that ended with `Deadlock`.
+    deadlocks,
+    /// Waits for locks that were interrupted.
+    lock_interrupts,
+    /// Commits, and transactions before their first lock, that were delayed because background
+    /// work could not keep up or the log was long.
+    writers_slowed,
+    /// Sum of these delays, in nanoseconds.
+    writers_slowed_nanos,
+    /// Rows that locking scans looked up a second time because of a concurrent commit to their
+    /// tree.
+    locked_rows_looked_again,
 }
 
 /// Work done on the runs of one tree since the store was opened. Reads of pages that a clone shares
@@ -70,14 +279,18 @@ pub struct DamagedRange {
 }
 
 impl Stats {
-    /// All numbers with their names, in a fixed order.
+    /// All numbers with their names, in a fixed order, as for a monitoring system: the counters,
+    /// and of each latency its count, sum, median, percentiles and maximum.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.values.iter().copied()
+        self.counters()
+            .chain(numbers(COMMIT_NAMES, &self.commits))
+            .chain(numbers(SYNC_WAIT_NAMES, &self.sync_waits))
+            .chain(numbers(LOCK_WAIT_NAMES, &self.lock_waits))
     }
 
-    /// The number with this name.
+    /// The number that [`iter`](Self::iter) lists under this name.
     pub fn get(&self, name: &str) -> Option<u64> {
-        self.values.iter().find(|(own, _)| *own == name).map(|&(_, value)| value)
+        self.iter().find(|(own, _)| *own == name).map(|(_, value)| value)
     }
 
     pub(crate) fn collect(shared: &Shared) -> Self {
@@ -101,105 +314,107 @@ impl Stats {
         let oldest = snapshots.iter().max_by_key(|one| (one.lasts, Reverse(one.at)));
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let kept_for_snapshots = engine.store.space().kept_for(&engine.snapshots.pinned_versions());
-        let mut values = vec![
-            ("seqno_visible", engine.sequencer.visible().0),
-            ("seqno_applied", version.applied.0),
-            ("publish", version.publish.0),
-            ("memtable_active_bytes", version.active.table.bytes() as u64),
-            ("memtables_bytes", engine.versions.memtables_bytes()),
-            ("memtables_frozen", version.frozen.len() as u64),
-            ("runs_unwritten_bytes", engine.unwritten_bytes()),
-            ("frames_used", engine.cx.pool.frames_used() as u64),
-            ("frames_limit", engine.cx.pool.frames_limit() as u64),
-            ("memory_mapped_bytes", engine.cx.pool.mapped_bytes() as u64),
-            ("memory_taken_bytes", engine.cx.pool.taken_bytes() as u64),
-            ("memory_known_bytes", engine.known_bytes()),
-            ("run_footers_bytes", count(&engine.cx.resident)),
-            ("run_footers_closed", count(&engine.cx.descriptors.closed)),
-            ("apply_batches", count(&counters.batches)),
-            ("apply_entries_encoded", count(&counters.entries_encoded)),
-            ("leaf_flushes", count(&counters.leaf_flushes)),
-            ("leaf_entries_encoded", count(&counters.leaf_entries_encoded)),
-            ("leaf_blocks_carried", count(&counters.blocks_carried)),
-            ("leaf_blocks_encoded", leaves.blocks),
-            ("leaf_encoded_from_bytes", leaves.from_bytes),
-            ("leaf_encoded_bytes", leaves.bytes),
-            ("leaf_encode_nanos", leaves.nanos),
-            ("leaf_chunks_coded", leaves.chunks_coded),
-            ("leaf_chunks_raw", leaves.chunks_raw),
-            ("leaf_trainings", leaves.trainings),
-            ("leaf_training_nanos", leaves.training_nanos),
-            ("buffer_blocks_encoded", buffers.blocks),
-            ("buffer_encoded_from_bytes", buffers.from_bytes),
-            ("buffer_encoded_bytes", buffers.bytes),
-            ("buffer_encode_nanos", buffers.nanos),
-            ("chunks_decoded", decoded.chunks),
-            ("chunks_decoded_bytes", decoded.bytes),
-            ("chunks_decode_nanos", decoded.nanos),
-            ("leaves_appended", count(&counters.leaves_appended)),
-            ("load_rows", count(&engine.loads.rows)),
-            ("load_leaves_written", count(&counters.leaves_loaded)),
-            ("load_spilled_bytes", count(&engine.loads.spilled_bytes)),
-            ("load_memory_bytes", engine.loads.memory_bytes()),
-            ("uncommitted_bytes", engine.writes_memory.bytes()),
-            ("node_pushes", count(&counters.pushes)),
-            ("node_splits", count(&counters.node_splits)),
-            ("run_merges", count(&counters.run_merges)),
-            ("run_merge_entries", count(&counters.run_merge_entries)),
-            ("blobs_written", count(&counters.blobs_written)),
-            ("blob_bytes_written", count(&counters.blob_bytes_written)),
-            ("drains", count(&counters.drains)),
-            ("checkpoints", count(&engine.checkpoint.count)),
-            ("checkpoint_pages_written", count(&engine.checkpoint.pages_written)),
-            ("checkpoint_bytes_written", count(&engine.checkpoint.bytes_written)),
-            ("snapshots", engine.snapshots.holders()),
-            ("snapshot_oldest_millis", oldest.map_or(0, |one| millis(one.lasts))),
-            ("snapshot_oldest_seqno", oldest.map_or(0, |one| one.at.0)),
-            ("snapshot_kept_bytes", kept_for_snapshots),
-            ("snapshot_memtable_bytes", engine.snapshots.pinned_memtable_bytes()),
-            ("snapshot_spills", count(&engine.spill.count)),
-            ("snapshot_spilled_bytes", count(&engine.spill.bytes_written)),
-            ("log_kept_bytes", engine.log_kept_bytes()),
-            ("log_written_bytes", log.written_bytes),
-            ("log_groups", log.groups),
-            ("log_syncs", log.syncs),
-            ("cache_hits", cache.hits),
-            ("cache_misses", cache.misses),
-            ("cache_bytes", cache.resident_bytes),
-            ("device_reads", cache.device_reads),
-            ("device_read_bytes", cache.device_read_bytes),
-            ("pieces_read_ahead", count(&counters.pieces_ahead)),
-            ("read_ahead_held_bytes", engine.readers.held_bytes()),
-            ("store_reads", store.io.reads),
-            ("store_read_bytes", store.io.read_bytes),
-            ("store_writes", store.io.writes),
-            ("store_written_bytes", store.io.write_bytes),
-            ("store_syncs", store.io.syncs),
-            ("space_live_bytes", space.live),
-            ("space_kept_bytes", space.kept),
-            ("space_temporary_bytes", space.temporary),
-            ("space_free_bytes", space.free),
-            ("space_end_bytes", space.end),
-            ("trees", shared.catalog.trees().len() as u64),
-            ("pages_damaged", damaged.len() as u64),
-            ("trees_ending", u64::from(engine.store.is_ending())),
-            ("disk_full", u64::from(engine.waits_for_room())),
-            ("slow_operations", shared.watch.slow()),
-            ("locks", locks.locks as u64),
-            ("lock_ranges", locks.ranges as u64),
-            ("locks_bytes", locks.bytes as u64),
-            ("lock_timeouts", locks.timeouts),
-            ("deadlocks", locks.deadlocks),
-            ("lock_interrupts", locks.interrupts),
-            ("writers_slowed", count(&engine.admission.slowed.count)),
-            ("writers_slowed_nanos", count(&engine.admission.slowed.nanos)),
-            ("locked_rows_looked_again", shared.last_commits.looked_again()),
-        ];
-        list(&mut values, COMMIT_NAMES, &commits);
-        list(&mut values, SYNC_WAIT_NAMES, &sync_waits);
-        list(&mut values, LOCK_WAIT_NAMES, &lock_waits);
         let failed = engine.health.why();
-        Self { values, failed, damaged, slow, commits, sync_waits, lock_waits }
+        Self {
+            seqno_visible: engine.sequencer.visible().0,
+            seqno_applied: version.applied.0,
+            publish: version.publish.0,
+            memtable_active_bytes: version.active.table.bytes() as u64,
+            memtables_bytes: engine.versions.memtables_bytes(),
+            memtables_frozen: version.frozen.len() as u64,
+            runs_unwritten_bytes: engine.unwritten_bytes(),
+            frames_used: engine.cx.pool.frames_used() as u64,
+            frames_limit: engine.cx.pool.frames_limit() as u64,
+            memory_mapped_bytes: engine.cx.pool.mapped_bytes() as u64,
+            memory_taken_bytes: engine.cx.pool.taken_bytes() as u64,
+            memory_known_bytes: engine.known_bytes(),
+            run_footers_bytes: count(&engine.cx.resident),
+            run_footers_closed: count(&engine.cx.descriptors.closed),
+            apply_batches: count(&counters.batches),
+            apply_entries_encoded: count(&counters.entries_encoded),
+            leaf_flushes: count(&counters.leaf_flushes),
+            leaf_entries_encoded: count(&counters.leaf_entries_encoded),
+            leaf_blocks_carried: count(&counters.blocks_carried),
+            leaf_blocks_encoded: leaves.blocks,
+            leaf_encoded_from_bytes: leaves.from_bytes,
+            leaf_encoded_bytes: leaves.bytes,
+            leaf_encode_nanos: leaves.nanos,
+            leaf_chunks_coded: leaves.chunks_coded,
+            leaf_chunks_raw: leaves.chunks_raw,
+            leaf_trainings: leaves.trainings,
+            leaf_training_nanos: leaves.training_nanos,
+            buffer_blocks_encoded: buffers.blocks,
+            buffer_encoded_from_bytes: buffers.from_bytes,
+            buffer_encoded_bytes: buffers.bytes,
+            buffer_encode_nanos: buffers.nanos,
+            chunks_decoded: decoded.chunks,
+            chunks_decoded_bytes: decoded.bytes,
+            chunks_decode_nanos: decoded.nanos,
+            leaves_appended: count(&counters.leaves_appended),
+            load_rows: count(&engine.loads.rows),
+            load_leaves_written: count(&counters.leaves_loaded),
+            load_spilled_bytes: count(&engine.loads.spilled_bytes),
+            load_memory_bytes: engine.loads.memory_bytes(),
+            uncommitted_bytes: engine.writes_memory.bytes(),
+            node_pushes: count(&counters.pushes),
+            node_splits: count(&counters.node_splits),
+            run_merges: count(&counters.run_merges),
+            run_merge_entries: count(&counters.run_merge_entries),
+            blobs_written: count(&counters.blobs_written),
+            blob_bytes_written: count(&counters.blob_bytes_written),
+            drains: count(&counters.drains),
+            checkpoints: count(&engine.checkpoint.count),
+            checkpoint_pages_written: count(&engine.checkpoint.pages_written),
+            checkpoint_bytes_written: count(&engine.checkpoint.bytes_written),
+            snapshots: engine.snapshots.holders(),
+            snapshot_oldest_millis: oldest.map_or(0, |one| millis(one.lasts)),
+            snapshot_oldest_seqno: oldest.map_or(0, |one| one.at.0),
+            snapshot_kept_bytes: kept_for_snapshots,
+            snapshot_memtable_bytes: engine.snapshots.pinned_memtable_bytes(),
+            snapshot_spills: count(&engine.spill.count),
+            snapshot_spilled_bytes: count(&engine.spill.bytes_written),
+            log_kept_bytes: engine.log_kept_bytes(),
+            log_written_bytes: log.written_bytes,
+            log_groups: log.groups,
+            log_syncs: log.syncs,
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
+            cache_bytes: cache.resident_bytes,
+            device_reads: cache.device_reads,
+            device_read_bytes: cache.device_read_bytes,
+            pieces_read_ahead: count(&counters.pieces_ahead),
+            read_ahead_held_bytes: engine.readers.held_bytes(),
+            store_reads: store.io.reads,
+            store_read_bytes: store.io.read_bytes,
+            store_writes: store.io.writes,
+            store_written_bytes: store.io.write_bytes,
+            store_syncs: store.io.syncs,
+            space_live_bytes: space.live,
+            space_kept_bytes: space.kept,
+            space_temporary_bytes: space.temporary,
+            space_free_bytes: space.free,
+            space_end_bytes: space.end,
+            trees: shared.catalog.trees().len() as u64,
+            pages_damaged: damaged.len() as u64,
+            trees_ending: u64::from(engine.store.is_ending()),
+            disk_full: u64::from(engine.waits_for_room()),
+            slow_operations: shared.watch.slow(),
+            locks: locks.locks as u64,
+            lock_ranges: locks.ranges as u64,
+            locks_bytes: locks.bytes as u64,
+            lock_timeouts: locks.timeouts,
+            deadlocks: locks.deadlocks,
+            lock_interrupts: locks.interrupts,
+            writers_slowed: count(&engine.admission.slowed.count),
+            writers_slowed_nanos: count(&engine.admission.slowed.nanos),
+            locked_rows_looked_again: shared.last_commits.looked_again(),
+            failed,
+            damaged,
+            slow,
+            commits,
+            sync_waits,
+            lock_waits,
+        }
     }
 }
 
@@ -231,12 +446,15 @@ const LOCK_WAIT_NAMES: TimesNames = [
     "lock_wait_longest_nanos",
 ];
 
-fn list(values: &mut Vec<(&'static str, u64)>, names: TimesNames, times: &LatencyStats) {
-    let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+fn numbers(
+    names: TimesNames,
+    times: &LatencyStats,
+) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let shares = [500, 990, 999].map(|share| nanos(times.per_mille(share)));
     let [half, most, nearly] = shares;
     let (total, longest) = (nanos(times.total()), nanos(times.longest()));
-    values.extend(names.into_iter().zip([times.count(), total, half, most, nearly, longest]));
+    names.into_iter().zip([times.count(), total, half, most, nearly, longest])
 }
 
 impl TreeStats {

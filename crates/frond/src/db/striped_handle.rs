@@ -108,7 +108,7 @@ mod tests {
     fn use_it(db: &Db, tree: &Tree, key: &[u8]) {
         for isolation in [Isolation::ReadCommitted, Isolation::Snapshot] {
             for read_only in [true, false] {
-                let options = TxnOptions { isolation, read_only, ..Default::default() };
+                let options = TxnOptions::new().isolation(isolation).read_only(read_only);
                 let txn = db.begin(options).unwrap();
                 txn.get(tree, key).unwrap();
                 if !read_only {
@@ -193,7 +193,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (db, tree) = open(dir.path());
         let handles = Arc::strong_count(&db.shared);
-        let options = TxnOptions { read_only: true, ..Default::default() };
+        let options = TxnOptions::new().read_only(true);
         let txn = db.begin(options).unwrap();
         assert!(txn.get(&tree, b"k").unwrap().is_some());
         assert_eq!(Arc::strong_count(&db.shared), handles);

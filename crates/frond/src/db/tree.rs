@@ -3,20 +3,21 @@
 use std::{borrow::Cow, ops::Bound};
 
 use crate::{
-    Error, KeyRange, Layout, Result, Seqno, SizeClass, TreeId, bounds,
+    Error, KeyRange, Result, Seqno, SizeClass, TreeId, bounds,
     catalog::{TreeEntry, TreeRecord},
     db::{
         Batch, Cursor, Projection, Rows, Shared,
         batch::check_key,
         read::{View, in_key_order},
     },
-    layout::{RowVersions, Standing},
+    layout::{Layout, RowVersions, Standing},
     run::RowSchema,
     sync::Arc,
 };
 
 /// Options of a new tree.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct TreeOptions {
     /// Trade-off between size and speed.
     pub size_class: SizeClass,
@@ -55,6 +56,44 @@ impl From<TreeRecord> for TreeInfo {
 }
 
 impl TreeOptions {
+    /// The defaults: class [`SizeClass::Default`], not unique, no layouts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trade-off between size and speed.
+    pub fn size_class(mut self, class: SizeClass) -> Self {
+        self.size_class = class;
+        self
+    }
+
+    /// Whether keys are mostly inserted with a check that they are absent, in random order. Leaves
+    /// then get filters, so that looking up an absent key costs no read, except for about 1 % false
+    /// positives of the filters.
+    pub fn unique(mut self, unique: bool) -> Self {
+        self.unique = unique;
+        self
+    }
+
+    /// Bytes that the owner wants to keep with the tree, up to 1 MiB.
+    pub fn attributes(mut self, attributes: impl Into<Vec<u8>>) -> Self {
+        self.attributes = attributes.into();
+        self
+    }
+
+    /// Layout of keys, if known: columns are then encoded each in its own way, and
+    /// [`Tree::distinct_prefixes`] works.
+    pub fn key_layout(mut self, layout: impl Into<Option<Layout>>) -> Self {
+        self.key_layout = layout.into();
+        self
+    }
+
+    /// Layout of values, if known; reads may then be limited to columns ([`Tree::projection`]).
+    pub fn value_layout(mut self, layout: impl Into<Option<Layout>>) -> Self {
+        self.value_layout = layout.into();
+        self
+    }
+
     /// The options of an existing tree.
     pub(super) fn of(record: &TreeRecord) -> Self {
         Self {
@@ -202,7 +241,8 @@ impl Tree {
     ///
     /// # Errors
     /// `NoSuchTree` if the tree was dropped; I/O errors and damage of what had to be read.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
         let mut value = Vec::new();
         Ok(self.get_into(key, &mut value)?.then_some(value))
     }
@@ -212,7 +252,8 @@ impl Tree {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
+        let key = key.as_ref();
         check_key(key)?;
         let found = self.view()?.get(self.entry.id, key, value)?;
         self.bring_up(value)?;
@@ -226,11 +267,11 @@ impl Tree {
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
-    /// # use frond::{End, Hint, Layout, Part, TreeOptions};
+    /// # use frond::{layout::{End, Hint, Layout, Part}, TreeOptions};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
     /// let value = Layout::new(vec![Part::Fixed(4, Hint::Integer), Part::Var(End::Rest)]);
-    /// let options = TreeOptions { value_layout: Some(value), ..Default::default() };
+    /// let options = TreeOptions::new().value_layout(value);
     /// let pages = db.create_tree("pages", options)?;
     /// pages.put(b"index", b"\x00\x00\x00\x07<html>...</html>")?;
     /// let hits = pages.projection(&[0])?;
@@ -263,10 +304,11 @@ impl Tree {
     /// or if the projection is for a tree with other layouts.
     pub fn get_projected(
         &self,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         projection: &Projection,
         value: &mut Vec<u8>,
     ) -> Result<bool> {
+        let key = key.as_ref();
         check_key(key)?;
         let view = self.view()?;
         projection.check(self.schema.as_ref())?;
@@ -296,7 +338,13 @@ impl Tree {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn get_at(&self, key: &[u8], from: usize, out: &mut [u8]) -> Result<Option<usize>> {
+    pub fn get_at(
+        &self,
+        key: impl AsRef<[u8]>,
+        from: usize,
+        out: &mut [u8],
+    ) -> Result<Option<usize>> {
+        let key = key.as_ref();
         check_key(key)?;
         self.view()?.get_at(self, key, from, out)
     }
@@ -305,7 +353,8 @@ impl Tree {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
         check_key(key)?;
         self.view()?.exists(self.entry.id, key)
     }
@@ -329,7 +378,8 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Batch::put`] and [`Db::commit`](crate::Db::commit).
-    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<Seqno> {
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Seqno> {
+        let (key, value) = (key.as_ref(), value.as_ref());
         let mut batch = Batch::new();
         batch.put(self, key, value)?;
         self.shared.commit(&mut batch, None)
@@ -339,7 +389,8 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Batch::delete`] and [`Db::commit`](crate::Db::commit).
-    pub fn delete(&self, key: &[u8]) -> Result<Seqno> {
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Seqno> {
+        let key = key.as_ref();
         let mut batch = Batch::new();
         batch.delete(self, key)?;
         self.shared.commit(&mut batch, None)

@@ -3,12 +3,14 @@
 //! Every variant has a stable code (`FRD-…`) that `docs/errors.md` explains. Messages name the file
 //! and the offset, and say what to do; they never contain keys or values.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{fmt, io, path::PathBuf, sync::Arc};
 
 use crate::types::{KeyStart, Xid};
 
+mod duplicate;
 mod place;
 
+pub use duplicate::Duplicate;
 pub use place::Place;
 
 /// `Result` with Frond's error.
@@ -108,14 +110,6 @@ pub enum Error {
         /// The row's key.
         key: Vec<u8>,
     },
-    /// An insert found an existing key (FRD-1108). The row is locked; nothing else was done.
-    #[error("FRD-1108 the key already exists in tree \"{tree}\"; nothing was written")]
-    RowExists {
-        /// The tree.
-        tree: String,
-        /// The key.
-        key: Vec<u8>,
-    },
     /// A deadlock ended the transaction, a conflict, or that it could not leave memory (FRD-1109):
     /// everything is rolled back. A temporary tree that could not leave memory is lost.
     #[error(
@@ -155,52 +149,9 @@ pub enum Error {
         /// The tree of the row.
         tree: String,
     },
-    /// Another row has the same bytes in a unique index (FRD-1113). Nothing was written.
-    #[error(
-        "FRD-1113 duplicate key in unique index \"{index}\" of table \"{table}\"; nothing was written"
-    )]
-    IndexConflict {
-        /// The table.
-        table: String,
-        /// The index.
-        index: String,
-        /// The key of the other row.
-        row: Vec<u8>,
-    },
-    /// Rows have the same bytes in an index that was to be unique (FRD-1114). It was not built.
-    #[error(
-        "FRD-1114 duplicate keys in table \"{table}\": the unique index \"{index}\" was not built"
-    )]
-    IndexDuplicates {
-        /// The table.
-        table: String,
-        /// The index.
-        index: String,
-        /// The keys of two such rows.
-        rows: Vec<Vec<u8>>,
-    },
-    /// `insert` found an existing key (FRD-1103). Nothing of the batch was done.
-    #[error(
-        "FRD-1103 duplicate key: entry {index} of the batch inserts a key that already exists in tree \"{tree}\"; nothing was written"
-    )]
-    KeyExists {
-        /// The tree.
-        tree: String,
-        /// Position in the batch, from 0.
-        index: usize,
-        /// The key.
-        key: Vec<u8>,
-    },
-    /// A load or build of a unique tree met a key twice (FRD-1104). Nothing of it remains.
-    #[error(
-        "FRD-1104 duplicate keys: two rows for unique tree \"{tree}\" have the same key; nothing was created"
-    )]
-    DuplicateKey {
-        /// The tree.
-        tree: String,
-        /// The key.
-        key: Vec<u8>,
-    },
+    /// A key that had to be new exists already: what it conflicts with.
+    #[error(transparent)]
+    DuplicateKey(#[from] Duplicate),
     /// No tree has this name (FRD-1004).
     #[error("FRD-1004 no tree \"{0}\"")]
     NoSuchTree(String),
@@ -463,9 +414,9 @@ pub enum Error {
     Unreadable(&'static str, String),
 }
 
-impl std::fmt::Debug for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -495,8 +446,7 @@ impl Error {
             InvalidArgument(_)
             | KeyTooLong { .. }
             | ValueTooLong { .. }
-            | KeyExists { .. }
-            | DuplicateKey { .. }
+            | DuplicateKey(_)
             | NoSuchTree(_)
             | TreeExists(_)
             | TreeNotEmpty(_)
@@ -511,9 +461,6 @@ impl Error {
             | OperatorNeeded { .. }
             | BatchTooLarge { .. }
             | Interrupted
-            | RowExists { .. }
-            | IndexConflict { .. }
-            | IndexDuplicates { .. }
             | TableMismatch { .. }
             | TxnEnded
             | NoSuchXid(_)
@@ -548,17 +495,13 @@ impl Error {
             | LockBusy { tree, .. }
             | Conflict { tree, .. }
             | TooManyLocks { tree }
-            | RowExists { tree, .. }
-            | KeyExists { tree, .. }
-            | DuplicateKey { tree, .. }
             | OperatorNeeded { tree, .. }
             | NoSuchTree(tree)
             | TreeExists(tree)
             | TreeNotEmpty(tree)
             | DefinitionChanged(tree) => Some(tree),
-            IndexConflict { table, .. }
-            | IndexDuplicates { table, .. }
-            | TableMismatch { table, .. } => Some(table),
+            DuplicateKey(duplicate) => Some(duplicate.tree()),
+            TableMismatch { table, .. } => Some(table),
             _ => None,
         }
     }
@@ -572,12 +515,8 @@ impl Error {
             LockTimeout { key, .. } | Deadlock { key, .. } | LockBusy { key, .. } => {
                 return key.as_ref().map(|key| (key.as_bytes(), key.key_bytes()));
             }
-            Conflict { key, .. }
-            | RowExists { key, .. }
-            | KeyExists { key, .. }
-            | DuplicateKey { key, .. }
-            | IndexConflict { row: key, .. } => key,
-            IndexDuplicates { rows, .. } => rows.first()?,
+            Conflict { key, .. } => key,
+            DuplicateKey(duplicate) => duplicate.key()?,
             _ => return None,
         };
         Some((key, key.len()))

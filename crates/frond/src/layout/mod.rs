@@ -32,7 +32,8 @@ use std::{fmt, path::Path};
 
 use crate::{Error, Place, coding::Reader};
 
-pub use versions::{HISTORY_BYTES_MAX, History, NewPart, RowVersions, Standing};
+pub use versions::NewPart;
+pub(crate) use versions::{HISTORY_BYTES_MAX, History, RowVersions, Standing};
 
 /// The type of a fixed part, as a hint to the encodings. Never needed to read it back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -138,7 +139,7 @@ impl Layout {
     /// A layout of these parts.
     ///
     /// ```
-    /// use frond::{End, Hint, Layout, Part};
+    /// use frond::layout::{End, Hint, Layout, Part};
     ///
     /// // A value: an id of eight bytes, then a name with a length prefix.
     /// let layout = Layout::new(vec![Part::Fixed(8, Hint::Integer), Part::Var(End::Prefixed)]);

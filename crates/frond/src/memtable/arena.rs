@@ -30,8 +30,9 @@
 use std::{alloc::Layout, marker::PhantomData, mem, num::NonZeroU32, ptr, slice};
 
 use crate::{
-    Message, Seqno, Tag,
+    Seqno,
     cache::{FRAME_BYTES, Frame, FrameMemory, FramePool},
+    message::{Message, Tag},
     prefetch::{CACHE_LINE_BYTES, prefetch},
     striped::{CacheLine, Striped},
     sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, thread_number},

@@ -22,7 +22,7 @@ use super::{
     tree::Tree,
     versions::Versions,
 };
-use crate::{Message, Seqno, TreeId, sync::Arc};
+use crate::{Seqno, TreeId, message::Message, sync::Arc};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {

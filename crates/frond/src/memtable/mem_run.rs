@@ -19,8 +19,9 @@ use super::{
     tree::{Batch, Entry, Inserted, Tree},
 };
 use crate::{
-    Seqno, Tag, TreeId,
+    Seqno, TreeId,
     cache::FramePool,
+    message::Tag,
     sync::{Arc, OnceLock},
 };
 

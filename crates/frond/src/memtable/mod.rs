@@ -44,8 +44,9 @@ pub use mem_run::MemRun;
 pub use ranges::RangeDelete;
 
 use crate::{
-    Message, Seqno, Tag, TreeId,
+    Seqno, TreeId,
     cache::FramePool,
+    message::{Message, Tag},
     sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 use arena::{Arena, At, AtomicAt, Writer, placed};

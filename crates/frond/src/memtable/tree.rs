@@ -28,7 +28,7 @@ use super::{
     node::{LEAF_BYTES, Node, NodeHead, Position, SLOTS, SLOTS_SMALL, node, place_node},
     versions,
 };
-use crate::{Seqno, Tag};
+use crate::{Seqno, message::Tag};
 
 /// One tree: an arena, and the place of the root's address.
 #[derive(Clone, Copy)]

@@ -14,7 +14,7 @@
 //! Threads: all.
 
 use super::arena::{Arena, At, Record, RecordHead};
-use crate::{Message, Seqno};
+use crate::{Seqno, message::Message};
 
 /// Adds a version, written by `write`, to the chain of a key's first record; false if one of this
 /// seqno is there.

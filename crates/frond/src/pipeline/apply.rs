@@ -1,12 +1,13 @@
 //! Apply: moves the oldest frozen memtable into the trees and publishes the new roots.
 
 use crate::{
-    Error, Lineage, Result, Seqno, TreeId, VersionNumber,
+    Error, Result, Seqno, TreeId,
     blob::BlobRef,
     memtable::LATEST,
     run::Run,
     sync::{Arc, AtomicU64, Ordering},
     tree::{Begun, Effects, Job, TreeContext, TreeRoot, TreeTraits},
+    types::{Lineage, VersionNumber},
     version::{Branches, Change, MemtableRef, NamedVersion, Roots},
 };
 

@@ -23,11 +23,12 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Lsn, Result, Seqno, Xid,
+    Result, Seqno,
     blob::BlobHold,
     page::PageKind,
     store::{Extent, HeldPages},
     sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
+    types::{Lsn, Xid},
     wal::{LogExtent, LogUse, RecordBuilder, TRAILER_BYTES, keeps_trailer},
 };
 

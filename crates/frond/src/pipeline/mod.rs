@@ -46,14 +46,14 @@ pub(crate) use spill::SpillState;
 pub(crate) use workers::Background;
 
 use crate::{
-    Error, Lineage, Lsn, Result, Seqno, TreeId, VersionNumber,
+    Error, Result, Seqno, TreeId,
     io::Env,
     memtable::Memtable,
     store::Store,
     sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
     tree::{Effects, SortedRuns, TreeContext, TreeTraits},
     txn::{Section, Sequencer, WriteSet, WritesMemory, lock_table::LockTable},
-    types::Counts,
+    types::{Counts, Lineage, Lsn, VersionNumber},
     version::{MemtableRef, Snapshots, Versions},
     wal::Log,
 };

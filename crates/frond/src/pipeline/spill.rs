@@ -20,12 +20,13 @@
 //! memory for one tree's part of it while that is built.
 
 use crate::{
-    Error, Result, Seqno, SizeClass, TreeId, VersionNumber,
+    Error, Result, Seqno, SizeClass, TreeId,
     memtable::LATEST,
     page::PageKind,
     store::{Class, Request},
     sync::{Arc, AtomicU64, Ordering},
     tree::{Front, Job, RunHandle, TreeTraits},
+    types::VersionNumber,
     version::{TemporaryExtent, Version},
 };
 

@@ -12,8 +12,9 @@
 use std::{fmt, time::Duration};
 
 use crate::{
-    Error, Lsn, Result,
+    Error, Result,
     sync::{AtomicBool, Mutex, Ordering},
+    types::Lsn,
 };
 
 use super::Engine;

@@ -19,7 +19,8 @@
 use std::{ops::ControlFlow, time::Duration};
 
 use crate::{
-    Error, IndexBuild, Result, RowChanged, Snapshot,
+    Duplicate, Error, Result, Snapshot,
+    db::{IndexBuild, RowChanged},
     sync::{Arc, MutexGuard},
 };
 
@@ -192,7 +193,7 @@ impl Build<'_> {
     /// Turns a duplicate key into an error that names the rows of the snapshot that have the same
     /// bytes.
     fn name_both(&self, snapshot: &Snapshot, error: Error) -> Error {
-        let Error::DuplicateKey { key: twice, .. } = error else { return error };
+        let Error::DuplicateKey(Duplicate::InLoad { key: twice, .. }) = error else { return error };
         let mut found = Vec::new();
         let mut look = || -> Result<()> {
             let mut rows = snapshot.scan(&self.table.rows, ..)?;
@@ -206,7 +207,10 @@ impl Build<'_> {
         };
         let looked = look();
         let (table, index) = (self.table.name(), self.spec.name.clone());
-        looked.map_or_else(|error| error, |()| Error::IndexDuplicates { table, index, rows: found })
+        looked.map_or_else(
+            |error| error,
+            |()| Error::DuplicateKey(Duplicate::InIndexBuild { table, index, rows: found }),
+        )
     }
 
     /// Performs rounds, until the build holds the table exclusively and nothing is missing.

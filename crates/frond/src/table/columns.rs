@@ -12,7 +12,11 @@
 //! Threads: all; one change at a time.
 
 use crate::bounds;
-use crate::{Error, NewPart, Part, Result, Tree, sync::Arc};
+use crate::{
+    Error, Result, Tree,
+    layout::{NewPart, Part},
+    sync::Arc,
+};
 
 use super::{
     form::Stored,
@@ -84,7 +88,7 @@ impl Table {
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// use frond::{Column, ColumnChange, End, Hint, Part, TableSpec};
+    /// use frond::{layout::{End, Hint, Part}, table::{Column, ColumnChange}, TableSpec};
     ///
     /// let people = db.table(
     ///     TableSpec::new("people").columns(vec![Column::new("name", Part::Var(End::Prefixed))]),

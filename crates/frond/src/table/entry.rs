@@ -16,8 +16,9 @@
 use std::ops::Bound;
 
 use crate::{
-    DecodeError, KeyRange,
+    KeyRange,
     coding::{Reader, put_varint},
+    layout::DecodeError,
     tuple::{KeyPart, KeyReader, prefix_end},
 };
 

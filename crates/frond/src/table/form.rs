@@ -8,9 +8,10 @@
 //! Threads: plain values. Bytes: docs/format.md, "Table definitions".
 
 use crate::{
-    DecodeError, TreeId,
+    TreeId,
     coding::{Reader, put_bytes, put_varint},
     db::TABLE_ATTRIBUTES,
+    layout::DecodeError,
 };
 
 use super::columns::check_columns;

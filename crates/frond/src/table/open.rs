@@ -69,7 +69,7 @@ impl Db {
     /// people.insert(&txn, b"1", b"ada@example.org,London")?;
     /// people.insert(&txn, b"2", b",Oslo")?;
     /// let taken = people.insert(&txn, b"3", b"ada@example.org,Paris");
-    /// assert!(matches!(taken, Err(frond::Error::IndexConflict { index, row, .. })
+    /// assert!(matches!(taken, Err(frond::Error::DuplicateKey(frond::Duplicate::InIndex { index, row, .. }))
     ///     if index == "mail" && row == b"1"));
     /// txn.commit()?;
     ///
@@ -233,7 +233,7 @@ fn live_state(kept: &KeptTable) -> Option<Arc<TableState>> {
 
 impl IndexSpec {
     pub(super) fn tree(&self) -> TreeOptions {
-        TreeOptions { size_class: self.size_class, unique: self.unique, ..Default::default() }
+        TreeOptions::new().size_class(self.size_class).unique(self.unique)
     }
 
     pub(super) fn stored(&self, number: u64, tree: TreeId) -> StoredIndex {

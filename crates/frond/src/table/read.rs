@@ -257,13 +257,8 @@ impl TableIndex {
             None => txn.get_into(rows, key, row)?,
             Some((lock, if_locked)) => {
                 // `unlock_last` must release the entry together with the row.
-                let options = ReadOptions {
-                    lock: Some(lock),
-                    if_locked,
-                    with_last: true,
-                    ..ReadOptions::default()
-                };
-                let found = txn.read(rows, key, &options)?;
+                let options = ReadOptions::new().lock(lock).if_locked(if_locked).with_last(true);
+                let found = txn.get_with(rows, key, &options)?;
                 *row = found.value;
                 found.exists
             }

@@ -6,7 +6,10 @@
 //! Threads: one. Cost: a lookup in the table for each row, unless the index is clustering and
 //! nothing is locked.
 
-use crate::{Cursor, Error, IfLocked, Result, RowLock, TreeLock, Txn, TxnCursor, db::KeyOrder};
+use crate::{
+    Cursor, Error, IfLocked, Result, RowLock, Txn, TxnCursor,
+    db::{KeyOrder, TreeLock},
+};
 
 use super::{
     beside::Entries,

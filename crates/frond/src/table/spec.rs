@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use crate::{Layout, Part, SizeClass, TreeOptions, sync::Arc};
+use crate::{
+    SizeClass, TreeOptions,
+    layout::{Layout, Part},
+    sync::Arc,
+};
 
 /// Appends what an index orders a row by, from the row's key and value; returns false if the row
 /// has no entry.
@@ -98,7 +102,7 @@ impl TableSpec {
     /// A table with this name and no indexes.
     pub fn new(name: &str) -> Self {
         // So that checking a new key on insert costs no read.
-        let rows = TreeOptions { unique: true, ..Default::default() };
+        let rows = TreeOptions::new().unique(true);
         Self { name: name.into(), rows, columns: Vec::new(), indexes: Vec::new() }
     }
 

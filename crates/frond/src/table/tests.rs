@@ -5,7 +5,7 @@ use std::{ops::ControlFlow, sync::mpsc};
 
 use super::*;
 use crate::{
-    Db, Durability, Error, Isolation, Options, Txn, TxnOptions,
+    Db, Duplicate, Durability, Error, Isolation, Options, Txn, TxnOptions,
     sync::{Mutex, thread},
 };
 
@@ -46,7 +46,7 @@ fn store(rows: &[(&str, &str)]) -> Store {
 impl Store {
     fn begin(&self) -> Txn {
         let isolation = Isolation::RepeatableRead;
-        self.db.begin(TxnOptions { isolation, ..Default::default() }).unwrap()
+        self.db.begin(TxnOptions::new().isolation(isolation)).unwrap()
     }
 
     fn put(&self, key: &str, row: &str) {
@@ -230,7 +230,10 @@ fn a_panicking_index_build_leaves_nothing() {
     assert!(built.is_err());
     assert_eq!(store.db.trees().len(), 2);
     let refused = store.table.build_index(mail());
-    assert!(matches!(refused, Err(Error::IndexDuplicates { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::DuplicateKey(Duplicate::InIndexBuild { .. }))),
+        "{refused:?}"
+    );
     store.put("2", "c@d,");
     store.table.build_index(mail()).unwrap();
     store.assert_consistent();

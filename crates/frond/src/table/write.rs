@@ -14,7 +14,11 @@
 
 use std::{ops::Range, time::Duration};
 
-use crate::{Error, Result, RowChange, RowConflict, RowLock, Tree, Txn, sync::Arc};
+use crate::{
+    Duplicate, Error, Result, RowLock, Tree, Txn,
+    db::{RowChange, RowConflict},
+    sync::Arc,
+};
 
 use super::{entry::Form, open::Table, spec::IndexSpec, state::Definition};
 
@@ -60,7 +64,10 @@ impl Table {
         txn.in_row_call(|| {
             let locked = self.lock(txn, key)?;
             match locked.old {
-                Some(_) => Err(Error::RowExists { tree: self.name(), key: key.to_vec() }),
+                Some(_) => Err(Error::DuplicateKey(Duplicate::Row {
+                    tree: self.name(),
+                    key: key.to_vec(),
+                })),
                 None => self.write(txn, key, &locked, Some(row)),
             }
         })
@@ -77,7 +84,7 @@ impl Table {
                 match self.write(txn, key, &locked, Some(row)) {
                     // Another transaction inserted the row while this one waited for a gap: replace
                     // that row.
-                    Err(Error::RowExists { .. }) if locked.old.is_none() => {}
+                    Err(Error::DuplicateKey(Duplicate::Row { .. })) if locked.old.is_none() => {}
                     written => return written.map(|()| locked.old.is_some()),
                 }
             }
@@ -180,14 +187,14 @@ impl Table {
         let index = planned.and_then(|planned| definition.indexes.get(planned.index));
         let table = self.name();
         let Some(index) = index else {
-            return Error::RowExists { tree: table, key: key.to_vec() };
+            return Error::DuplicateKey(Duplicate::Row { tree: table, key: key.to_vec() });
         };
         match index.form().read(&[], &conflict.value) {
-            Ok(entry) => Error::IndexConflict {
+            Ok(entry) => Error::DuplicateKey(Duplicate::InIndex {
                 table,
                 index: index.spec.name.clone(),
                 row: entry.key.to_vec(),
-            },
+            }),
             Err(flaw) => self.state.rows.malformed(flaw),
         }
     }

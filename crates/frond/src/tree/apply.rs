@@ -23,13 +23,12 @@
 //! bytes: Conway et al., "SplinterDB", 2020.
 
 use crate::{
-    Tag, VersionNumber,
     block::BLOCK_RAW_BYTES_MAX,
     error::{Error, Result},
-    message::Kind,
+    message::{Kind, Tag},
     run::{EntrySource, Folded, Run, RunBuilder},
     sync::{Arc, AtomicU64, OnceLock, Ordering},
-    types::Sums,
+    types::{Sums, VersionNumber},
 };
 
 use super::{

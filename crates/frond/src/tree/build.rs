@@ -15,8 +15,8 @@
 //! Threads: one. Cost: each row is encoded once, each page written once.
 
 use crate::{
-    Tag,
     error::Result,
+    message::Tag,
     page::{Link, PageKind},
     run::{Run, RunBuilder},
     store::{HeldExtent, HeldPages, TreeRoot as DurableRoot},

@@ -2,7 +2,7 @@
 //! output.
 
 use crate::{
-    Lineage, SizeClass, VALUE_INLINE_BYTES_MAX, VersionNumber,
+    SizeClass,
     blob::{BLOB_PIECE_BYTES, Blob, BlobHold, BlobOptions, BlobRef},
     block::{BLOCK_RAW_BYTES_TARGET, Codec},
     cache::{BlockCache, FramePool},
@@ -13,7 +13,7 @@ use crate::{
     },
     store::{Extent, HeldExtent, HeldPages, Store},
     sync::{Arc, AtomicU64, Ordering},
-    types::Sums,
+    types::{Lineage, Sums, VALUE_INLINE_BYTES_MAX, VersionNumber},
 };
 use std::collections::{HashMap, hash_map::Entry};
 

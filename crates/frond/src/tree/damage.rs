@@ -20,11 +20,11 @@
 use std::time::Duration;
 
 use crate::{
-    Lineage,
     error::{Error, Result},
     page::{Link, PageKind},
     run,
     sync::{Arc, AtomicUsize, Mutex, Ordering, Weak},
+    types::Lineage,
 };
 
 use super::{

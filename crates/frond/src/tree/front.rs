@@ -5,9 +5,9 @@
 //! Threads: one makes it; the roots it returns are read by all.
 
 use crate::{
-    Lineage, VersionNumber,
     error::Result,
     sync::{Arc, OnceLock},
+    types::{Lineage, VersionNumber},
 };
 
 use super::{

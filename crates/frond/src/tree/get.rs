@@ -7,9 +7,9 @@
 //! Threads: all; nothing is latched.
 
 use crate::{
-    Message, Tag,
     block::columnar::ColumnSelection,
     error::Result,
+    message::{Message, Tag},
     run::{Found, key_hash},
     sync::Arc,
 };

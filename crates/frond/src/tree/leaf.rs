@@ -12,8 +12,8 @@
 //! Threads: as `apply.rs`.
 
 use crate::{
-    Message,
     error::Result,
+    message::Message,
     run::{Entry, EntrySource, Folded, MergeCursor, RangeDeletes, Run, RunBuilder, RunCursor},
     sync::{Arc, Ordering},
 };
@@ -309,7 +309,7 @@ impl Job<'_> {
         let mut entries = 0;
         while let Some(entry) = merge.next_folded(&folder)? {
             if !(plant!("tree: tombstone dropped above older data")
-                && entry.tag == crate::Tag::DELETE)
+                && entry.tag == crate::message::Tag::DELETE)
             {
                 parts.push(self, entry.key, entry.tag, entry.payload)?;
             }

@@ -155,7 +155,7 @@ impl LeafWalk {
     pub(super) fn take_at(
         &mut self,
         key: &[u8],
-        take: &mut dyn FnMut(crate::Message<'_>) -> Result<()>,
+        take: &mut dyn FnMut(crate::message::Message<'_>) -> Result<()>,
     ) -> Result<bool> {
         let Some(cursor) = self.cursors.get_mut(self.current) else { return Ok(false) };
         let Some(entry) = cursor.entry().filter(|entry| entry.key == key) else {

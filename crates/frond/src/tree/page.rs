@@ -6,12 +6,13 @@
 //! written.
 
 use crate::{
-    Lineage, VersionNumber, bounds,
+    bounds,
     coding::{Reader, put_bytes, put_optional, put_varint},
     error::{Error, Result},
     page::{LINK_BYTES, Link, PageKind, StoreFile, sealed},
     store::page_bytes,
     sync::Arc,
+    types::{Lineage, VersionNumber},
 };
 
 use super::{

@@ -12,13 +12,13 @@
 //! memory, two keys and a descriptor per run of some MiB, and the footers in use.
 
 use crate::{
-    VersionNumber,
     block::columnar::ColumnSelection,
     error::Result,
     page::{Link, PageKind},
     run::{BULK_BYTES, Direction, Entry, EntrySource, Found, RunCursor, key_hash},
     store::HeldPages,
     sync::Arc,
+    types::VersionNumber,
 };
 
 use super::{

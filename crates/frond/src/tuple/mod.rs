@@ -68,7 +68,10 @@ pub use reader::KeyReader;
 
 use std::ops::Bound;
 
-use crate::{Layout, Part, Result};
+use crate::{
+    Result,
+    layout::{Layout, Part},
+};
 
 /// Tuples that can be written as a key: up to eight parts, each a [`KeyPart`].
 pub trait TupleEncode {
@@ -140,7 +143,7 @@ pub fn decode<T: TupleDecode>(key: &[u8]) -> Result<T> {
 /// The layout of the keys of a tuple type, for a tree's options.
 ///
 /// ```
-/// use frond::{End, Hint, Part, tuple};
+/// use frond::{layout::{End, Hint, Part}, tuple};
 ///
 /// assert_eq!(
 ///     tuple::layout_of::<(u64, &str)>().parts(),

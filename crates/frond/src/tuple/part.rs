@@ -9,7 +9,10 @@
 //! Threads: plain functions. Bytes: docs/format.md, "Tuple keys".
 
 use super::{KeyReader, reader::refused};
-use crate::{End, Hint, Part, Result};
+use crate::{
+    Result,
+    layout::{End, Hint, Part},
+};
 
 /// A type that can be a part of a key.
 ///
@@ -27,7 +30,7 @@ use crate::{End, Hint, Part, Result};
 ///     fn write_filler(out: &mut Vec<u8>) {
 ///         i64::write_filler(out);
 ///     }
-///     fn describe(descending: bool, parts: &mut Vec<frond::Part>) {
+///     fn describe(descending: bool, parts: &mut Vec<frond::layout::Part>) {
 ///         i64::describe(descending, parts);
 ///     }
 /// }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{
     Desc, Key, KeyReader, TupleDecode, TupleEncode, decode, encode, layout_of, prefix_end,
 };
-use crate::{End, Hint, Part};
+use crate::layout::{End, Hint, Part};
 
 /// Checks invariants 1, 2 and 3 for two values of one type, ordered by `compare`.
 fn holds<T>(a: &T, b: &T, compare: impl Fn(&T, &T) -> Ordering) -> Result<(), TestCaseError>

@@ -4,10 +4,12 @@
 //! Run: `make schedules`.
 
 use crate::{
-    Lsn, Seqno, Tag, TreeId,
+    Seqno, TreeId,
     cache::FramePool,
     memtable::Memtable,
+    message::Tag,
     sync::{Arc, AtomicBool, Mutex, Ordering, explore, thread},
+    types::Lsn,
     version::MemtableRef,
 };
 

@@ -6,13 +6,15 @@
 use std::{collections::BTreeMap, path::Path};
 
 use crate::{
-    Lineage, Lsn, Seqno, Tag, TreeId, VersionNumber,
+    Seqno, TreeId,
     cache::FramePool,
     io::{Env, MemoryVfs},
     memtable::Memtable,
+    message::Tag,
     page::{Link, PageKind},
     store::{self, Checkpoint, DirectoryChange, RootDirectory, Store, StoreOptions, TreeRoot},
     sync::{Arc, AtomicU64, Mutex, Ordering, explore, thread},
+    types::{Lineage, Lsn, VersionNumber},
 };
 
 use super::{Branches, MemtableRef, Roots, SnapshotState, Snapshots, Version, Versions};

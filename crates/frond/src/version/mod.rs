@@ -32,13 +32,14 @@ use std::collections::BTreeMap;
 use arc_swap::{ArcSwap, Guard};
 
 use crate::{
-    Lsn, Seqno, TreeId, VersionNumber,
+    Seqno, TreeId,
     blob::BlobHold,
     cache::FramePool,
     memtable::Memtable,
     store::Store,
     sync::{Arc, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering},
     tree::SortedRuns,
+    types::{Lsn, VersionNumber},
 };
 
 /// A memtable and the interval of commits that it holds.

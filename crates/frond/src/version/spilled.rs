@@ -17,10 +17,11 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    TreeId, VersionNumber,
+    TreeId,
     store::{HeldPages, STORE_LINEAGE, Store},
     sync::Arc,
     tree::SortedRuns,
+    types::VersionNumber,
 };
 
 /// Pieces of sorted runs by tree.

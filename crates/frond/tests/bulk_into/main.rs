@@ -8,8 +8,16 @@ mod crashes;
 use std::{collections::BTreeMap, thread, time::Duration};
 
 use frond::{
-    Batch, BulkLoad, Change, CheckMode, Db, Error, ErrorKind, Hint, Interrupter, Layout, NewPart,
-    Part, Snapshot, Tree, TreeLock, TreeOptions, Xid, io::Env, restore,
+    Batch, Db, Duplicate, Error, ErrorKind, Interrupter, ReadOptions, RowLock, Snapshot, Tree,
+    TreeOptions,
+    backup::restore,
+    check::CheckMode,
+    feed::Change,
+    internals::io::Env,
+    layout::{Hint, Layout, NewPart, Part},
+    load::BulkLoad,
+    lock::TreeLock,
+    transaction::Xid,
 };
 use frond_testkit::effort;
 
@@ -86,13 +94,11 @@ fn assert_clean(db: &Db) {
 fn a_filled_tree_keeps_the_options_and_counters_of_the_empty_one() {
     let (dir, db) = store();
     let byte = Part::Fixed(1, Hint::Integer);
-    let options = TreeOptions {
-        unique: true,
-        attributes: b"whose it is".to_vec(),
-        key_layout: Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)])),
-        value_layout: Some(Layout::versioned([byte])),
-        ..Default::default()
-    };
+    let options = TreeOptions::new()
+        .unique(true)
+        .attributes(b"whose it is".to_vec())
+        .key_layout(Layout::new(vec![Part::Fixed(4, Hint::Integer)]))
+        .value_layout(Layout::versioned([byte]));
     let old = db.create_tree("t", options.clone()).unwrap();
     assert_eq!(old.reserve(0, 1, 70).unwrap(), 1..71);
     let before = db.snapshot();
@@ -136,7 +142,7 @@ fn a_filled_tree_keeps_the_options_and_counters_of_the_empty_one() {
     assert!(before.get(&before.open_tree("t").unwrap(), b"k").unwrap().is_none());
     let mut batch = Batch::new();
     batch.insert(&new, &7u32.to_be_bytes(), &[0, 1, 0, 0]).unwrap();
-    assert!(matches!(db.commit(&mut batch), Err(Error::KeyExists { .. })));
+    assert!(matches!(db.commit(&mut batch), Err(Error::DuplicateKey(Duplicate::InBatch { .. }))));
     drop((old, new, before, batch));
     db.close().unwrap();
 
@@ -172,7 +178,7 @@ fn a_tree_whose_rows_were_all_deleted_counts_as_empty() {
             db.drop_tree("other").unwrap();
             assert_clean(&db);
         }
-        let live = db.stats().get("space_live_bytes").unwrap();
+        let live = db.stats().space_live_bytes;
         assert!(live < 150_000, "{rows} rows: {live} bytes live on");
         db.close().unwrap();
         let db = Db::open(dir.path().join("store"), common::options()).unwrap();
@@ -215,7 +221,7 @@ fn a_refused_load_leaves_nothing() {
     let unchanged = |before: &Vec<frond::TreeInfo>| {
         db.checkpoint().unwrap();
         assert_eq!(&db.trees(), before);
-        assert_eq!(db.stats().get("space_temporary_bytes"), Some(0));
+        assert_eq!(db.stats().space_temporary_bytes, 0);
         assert!(db.transactions().is_empty());
         assert_clean(&db);
     };
@@ -287,12 +293,12 @@ fn a_refused_load_leaves_nothing() {
     let other = store();
     assert!(matches!(other.1.bulk_load_into(&tree), Err(Error::InvalidArgument(_))));
     unchanged(&before);
-    let unique = TreeOptions { unique: true, ..Default::default() };
+    let unique = TreeOptions::new().unique(true);
     let unique = db.create_tree("unique", unique).unwrap();
     let mut load = db.bulk_load_into(&unique).unwrap();
     load.put(b"k", b"").unwrap();
     load.put(b"k", b"").unwrap();
-    assert!(matches!(load.finish(), Err(Error::DuplicateKey { .. })));
+    assert!(matches!(load.finish(), Err(Error::DuplicateKey(Duplicate::InLoad { .. }))));
     unique.put(b"k", b"").unwrap();
     db.table(frond::TableSpec::new("people")).unwrap();
     let people = db.open_tree("people").unwrap();
@@ -381,7 +387,9 @@ fn a_writer_that_waited_for_the_load_gets_an_error() {
         });
         let read = scope.spawn(|| {
             let txn = db.begin(Default::default())?;
-            txn.get_for_share(tree, b"k").map(drop)
+            txn.get_with(tree, b"k", &ReadOptions::new().lock(RowLock::Shared))
+                .map(|row| row.into_value())
+                .map(drop)
         });
         let locked = scope.spawn(|| {
             let txn = db.begin(Default::default())?;

@@ -30,7 +30,7 @@ fn fill(db: &Db, name: &str, rows: u32) {
 }
 
 /// One entry of a server's log: a change of several trees.
-fn entry(db: &Db, number: usize, ids: &[TreeId]) -> frond::TreesChange {
+fn entry(db: &Db, number: usize, ids: &[TreeId]) -> frond::schema::TreesChange {
     let id = |tree: usize| ids[tree];
     let mut change = db.change_trees();
     change.repeatable();
@@ -69,8 +69,8 @@ fn entry(db: &Db, number: usize, ids: &[TreeId]) -> frond::TreesChange {
                 change.clone_tree((id(tree), name), &format!("{name} copy"));
             }
             let attributes = b"uuid".to_vec();
-            change.create("x", TreeOptions { attributes, ..Default::default() });
-            change.create("y", TreeOptions { unique: true, ..Default::default() });
+            change.create("x", TreeOptions::new().attributes(attributes));
+            change.create("y", TreeOptions::new().unique(true));
             let parts = [NewPart::Keep(1), NewPart::Add { part: BYTE, default: vec![9] }];
             change.change_layout((id(10), "laid"), Some(0), &parts);
             change.set_attributes((id(10), "laid"), b"two columns".to_vec());
@@ -87,7 +87,7 @@ const BYTE: Part = Part::Fixed(1, Hint::Integer);
 
 fn options_of(name: &str) -> TreeOptions {
     let value_layout = (name == "laid").then(|| Layout::versioned([BYTE]));
-    TreeOptions { value_layout, ..Default::default() }
+    TreeOptions::new().value_layout(value_layout)
 }
 
 /// Names, attributes and rows, without tree numbers: repetitions create trees with other numbers.

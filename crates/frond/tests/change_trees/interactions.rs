@@ -1,7 +1,7 @@
 //! Changes of trees together with what follows them: the change feed, backups, named snapshots,
 //! clones, tables.
 
-use frond::{Change, Options, io::Env};
+use frond::{Options, feed::Change, internals::io::Env};
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn tree_of(db: &Db, name: &str, rows: u32) {
 /// A follower's copy of the store, built from the feed: trees by number, with names and rows.
 type Followed = BTreeMap<TreeId, (String, Rows)>;
 
-fn follow(feed: &mut frond::ChangeFeed, trees: &mut Followed) -> Vec<String> {
+fn follow(feed: &mut frond::feed::ChangeFeed, trees: &mut Followed) -> Vec<String> {
     let mut said = Vec::new();
     while let Some(mut commit) = feed.next(Duration::ZERO).unwrap() {
         while let Some(change) = commit.next().unwrap() {
@@ -130,7 +130,7 @@ fn a_tree_is_cloned_and_dropped_in_one_change() {
                 db.checkpoint().unwrap();
             });
             assert!(db.check(CheckMode::Full).unwrap().is_clean());
-            let live = db.stats().get("space_live_bytes").unwrap();
+            let live = db.stats().space_live_bytes;
             assert!(live < 200_000, "{rows} rows: {live} bytes live on");
             db.close().unwrap();
         }
@@ -181,7 +181,7 @@ fn backups_contain_changes_completely() {
     db.change_trees().drop_tree("a").drop_tree("d").truncate("e").commit().unwrap();
     db.checkpoint().unwrap();
     db.close().unwrap();
-    frond::restore(at("full"), &[at("increment")], at("restored"), Env::real()).unwrap();
+    frond::backup::restore(at("full"), &[at("increment")], at("restored"), Env::real()).unwrap();
     let db = Db::open(at("restored"), Options::new()).unwrap();
     assert_eq!(all(&db), expected);
     assert_eq!(rows_at(&db.snapshot(), &db.open_tree("d").unwrap()).len(), 2001);

@@ -10,8 +10,10 @@ mod repeated;
 use std::{collections::BTreeMap, thread, time::Duration};
 
 use frond::{
-    CheckMode, Db, Error, ErrorKind, Hint, Layout, NewPart, Part, Snapshot, Tree, TreeId,
-    TreeOptions, Xid,
+    Db, Error, ErrorKind, Snapshot, Tree, TreeId, TreeOptions,
+    check::CheckMode,
+    layout::{Hint, Layout, NewPart, Part},
+    transaction::Xid,
 };
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -76,14 +78,14 @@ fn each_step_takes_effect_and_survives_a_restart() {
         .truncate("c")
         .drop_tree("d")
         .rename("e", "d")
-        .create("e", TreeOptions { unique: true, ..Default::default() })
+        .create("e", TreeOptions::new().unique(true))
         .set_attributes(&a, attributes.clone())
         .commit()
         .unwrap();
     let expected = names([("a", "b"), ("b", "a"), ("c", ""), ("d", "e"), ("e", "")]);
     assert_eq!(all(&db), expected);
     let [swapped, truncated, dropped, renamed, made, noted] = &changed.steps[..] else { panic!() };
-    let id = |step: &frond::ChangeStep| step.tree.as_ref().unwrap().id();
+    let id = |step: &frond::schema::ChangeStep| step.tree.as_ref().unwrap().id();
     assert_eq!((id(swapped), id(noted), a.name()), (a.id(), a.id(), "b".to_owned()));
     assert!(changed.steps.iter().all(|step| step.was_made) && dropped.tree.is_none());
     assert_eq!(renamed.tree.as_ref().unwrap().name(), "d");
@@ -118,14 +120,12 @@ fn each_step_takes_effect_and_survives_a_restart() {
 #[test]
 fn a_truncated_tree_is_like_the_old_one_but_empty() {
     let (dir, db) = store();
-    let (number, text) = (Part::Fixed(4, Hint::Integer), Part::Var(frond::End::Rest));
-    let options = TreeOptions {
-        unique: true,
-        attributes: b"whose it is".to_vec(),
-        key_layout: Some(Layout::new(vec![number])),
-        value_layout: Some(Layout::versioned([number, text])),
-        ..Default::default()
-    };
+    let (number, text) = (Part::Fixed(4, Hint::Integer), Part::Var(frond::layout::End::Rest));
+    let options = TreeOptions::new()
+        .unique(true)
+        .attributes(b"whose it is".to_vec())
+        .key_layout(Layout::new(vec![number]))
+        .value_layout(Layout::versioned([number, text]));
     db.create_tree("t", options).unwrap();
     let shoe = NewPart::Add { part: number, default: vec![0; 4] };
     let tree = db.change_layout("t", &[NewPart::Keep(1), shoe, NewPart::Keep(2)], None).unwrap();
@@ -171,7 +171,7 @@ fn an_impossible_step_prevents_the_whole_change() {
     db.table(frond::TableSpec::new("people")).unwrap();
     let before: Vec<_> = db.trees();
     let seqno = db.snapshot().seqno();
-    let refused = |change: &mut frond::TreesChange, step: usize, says: &str| {
+    let refused = |change: &mut frond::schema::TreesChange, step: usize, says: &str| {
         let error = change.commit().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::FixCall);
         let Error::Step { step: at, error } = &error else { panic!("{error}") };
@@ -227,7 +227,7 @@ fn a_layout_changes_with_names_and_attributes() {
     let (_dir, db) = store();
     let byte = Part::Fixed(1, Hint::Integer);
     let value_layout = Some(Layout::versioned([byte]));
-    let old = db.create_tree("t", TreeOptions { value_layout, ..Default::default() }).unwrap();
+    let old = db.create_tree("t", TreeOptions::new().value_layout(value_layout)).unwrap();
     old.put(b"k", &[0, 0, 7]).unwrap();
     let begin = |from| {
         let mut change = db.change_trees();

@@ -4,7 +4,8 @@
 use super::*;
 
 /// One entry of the log, with the numbers and names that the server saw before it made the change.
-type Entry = for<'c> fn(&'c mut frond::TreesChange, &[TreeId]) -> &'c mut frond::TreesChange;
+type Entry =
+    for<'c> fn(&'c mut frond::schema::TreesChange, &[TreeId]) -> &'c mut frond::schema::TreesChange;
 
 /// Every kind of step; each tree is given by its number and its name at that point. Trees 0 to 4
 /// are a to e.
@@ -18,7 +19,7 @@ const LOG: &[Entry] = &[
     |change, ids| change.swap((ids[1], "e"), (ids[3], "f")).truncate((ids[2], "a")),
     |change, _| {
         let attributes = b"uuid 1".to_vec();
-        change.create("c", TreeOptions { attributes, ..Default::default() })
+        change.create("c", TreeOptions::new().attributes(attributes))
     },
 ];
 
@@ -76,13 +77,13 @@ impl TreeOf for Db {
 fn repeated_steps_are_skipped_and_ambiguous_ones_refused() {
     let (_dir, db) = store();
     let ids = begin(&db);
-    let once = |change: &mut frond::TreesChange| {
+    let once = |change: &mut frond::schema::TreesChange| {
         let first = change.repeatable().commit();
         let again = change.commit();
         let (first, again) = (first.unwrap(), again.unwrap());
         assert!(first.seqno.is_some() && first.steps.iter().all(|step| step.was_made));
         assert!(again.seqno.is_none() && again.steps.iter().all(|step| !step.was_made));
-        let id = |step: &frond::ChangeStep| step.tree.as_ref().map(Tree::id);
+        let id = |step: &frond::schema::ChangeStep| step.tree.as_ref().map(Tree::id);
         (first.steps.iter().map(id).collect::<Vec<_>>(), again.steps.iter().map(id).collect())
     };
     // By names alone, if nothing comes in between.
@@ -101,7 +102,7 @@ fn repeated_steps_are_skipped_and_ambiguous_ones_refused() {
     let passed = change.repeatable().clone_tree(ids[0], "copy").commit().unwrap();
     assert!(passed.seqno.is_none() && passed.steps[0].tree.is_some());
     // Part of it was made: the rest is made now.
-    let options = || TreeOptions { attributes: b"uuid 2".to_vec(), ..Default::default() };
+    let options = || TreeOptions::new().attributes(b"uuid 2".to_vec());
     let mut change = db.change_trees();
     change.repeatable().create("g", options()).rename("c", "h");
     db.create_tree("g", options()).unwrap();
@@ -112,7 +113,7 @@ fn repeated_steps_are_skipped_and_ambiguous_ones_refused() {
     let before = birth();
     db.change_trees().repeatable().publish("h").commit().unwrap();
     assert!(birth() > before);
-    let refused = |change: &mut frond::TreesChange, says: &str| {
+    let refused = |change: &mut frond::schema::TreesChange, says: &str| {
         let error = change.repeatable().commit().unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     };

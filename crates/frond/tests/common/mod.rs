@@ -1,7 +1,10 @@
 //! Shared setup of scenarios through the public API: a store on real files with tiny sizes, so that
 //! a few thousand keys make its trees several levels deep.
 
-use frond::{Durability, Limits, Options, Shape, Tuning};
+use frond::{
+    Durability, Options,
+    internals::{Limits, Shape, Tuning},
+};
 
 /// Tiny sizes of everything.
 pub fn tiny() -> Tuning {

@@ -1,6 +1,6 @@
 //! Compares the sizes that a tree reports with those that a walk over its pages finds.
 
-use frond::{Batch, Db, TreeSizes};
+use frond::{Batch, Db, stats::TreeSizes};
 
 /// Asserts that both are equal at a moment without changes; background work may go on. Returns the
 /// sizes, and the uncompressed bytes of all rows in leaves.

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use frond::{
-    Lineage, Tag,
-    block::{BLOCK_RAW_BYTES_TARGET, Codec, Dictionary, Format},
-    io::RealClock,
-    run::{ReadBuf, Run, RunBuilder, RunOptions, WorkByTree},
+    feed::Tag,
+    internals::{
+        Lineage,
+        block::{BLOCK_RAW_BYTES_TARGET, Codec, Dictionary, Format},
+        io::RealClock,
+        run::{ReadBuf, Run, RunBuilder, RunOptions, WorkByTree},
+    },
 };
 use frond_testkit::Dice;
 

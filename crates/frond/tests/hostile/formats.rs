@@ -1,7 +1,7 @@
 //! Single encodings, corrupted and read by themselves: integer and string columns, models, and the
 //! formats of runs.
 
-use frond::block::{
+use frond::internals::block::{
     Codec, ColumnarFormat, Format, MODELS_MEMORY_MAX,
     column::{
         Float, IntEncoder, Ints, PAD_BYTES,

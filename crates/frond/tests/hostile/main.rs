@@ -17,7 +17,7 @@ mod transposed;
 
 use std::collections::BTreeMap;
 
-use frond::block::Format;
+use frond::internals::block::Format;
 use frond_testkit::{Dice, effort};
 
 use runs::Lying;

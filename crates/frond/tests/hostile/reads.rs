@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use frond::{
-    Tag,
-    block::{
+    feed::Tag,
+    internals::block::{
         BadBlock, Chunks, ColumnarFormat, Format, Payload, Position,
         columnar::{self, ColumnSelection, ColumnarRows},
     },

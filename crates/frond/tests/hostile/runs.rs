@@ -4,14 +4,17 @@
 use std::sync::Arc;
 
 use frond::{
-    Lineage, StoreId, VersionNumber,
-    block::MODELS_MEMORY_MAX,
-    cache::{BlockSource, NoCache},
-    io::{MemoryVfs, OpenMode, Vfs},
-    page::{Link, PageKind, StoreFile, page_hash},
-    run::{
-        Folder, MergeCursor, Operators, ReadBuf, Run, RunBuilder, RunCursor, key_hash,
-        verify_extent,
+    backup::{StoreId, VersionNumber},
+    internals::{
+        Lineage,
+        block::MODELS_MEMORY_MAX,
+        cache::{BlockSource, NoCache},
+        io::{MemoryVfs, OpenMode, Vfs},
+        page::{Link, PageKind, StoreFile, page_hash},
+        run::{
+            Folder, MergeCursor, Operators, ReadBuf, Run, RunBuilder, RunCursor, key_hash,
+            verify_extent,
+        },
     },
 };
 use frond_testkit::Dice;

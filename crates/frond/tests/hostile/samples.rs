@@ -7,10 +7,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use frond::{
-    End, Hint, Kind, Layout, Part, Tag,
-    block::{Codec, Format},
-    cache::FramePool,
-    run::{OPERATOR_ADD, ReadBuf, RowSchema, Run, RunBuilder, RunOptions, put_operand},
+    feed::{Kind, Tag},
+    internals::{
+        block::{Codec, Format},
+        cache::FramePool,
+        run::{OPERATOR_ADD, ReadBuf, RowSchema, Run, RunBuilder, RunOptions, put_operand},
+    },
+    layout::{End, Hint, Layout, Part},
 };
 use frond_testkit::Dice;
 

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use frond::{
-    Tag,
-    block::{Codec, Format, Packing, Taken},
-    run::{ReadBuf, Run, RunBuilder, RunOptions},
+    feed::Tag,
+    internals::{
+        block::{Codec, Format, Packing, Taken},
+        run::{ReadBuf, Run, RunBuilder, RunOptions},
+    },
 };
 use frond_testkit::Dice;
 

@@ -2,7 +2,7 @@
 //! acknowledged, or not at all.
 
 use super::*;
-use frond::io::Env;
+use frond::internals::io::Env;
 use frond_testkit::{
     DbEngine,
     campaign::start_occupied,

@@ -1,7 +1,7 @@
 //! Cancellation and progress of long work (Rule: I53).
 
 use super::*;
-use frond::{CheckMode, Cursor, Interrupter, Progress};
+use frond::{Cursor, Interrupter, check::CheckMode, load::Progress};
 
 /// Moves to the next row in a direction; false if there is none.
 fn step(cursor: &mut Cursor, forward: bool) -> frond::Result<bool> {

@@ -12,8 +12,11 @@ use std::{
 };
 
 use frond::{
-    Batch, Db, Durability, Error, IndexBuild, Isolation, Options, RowEntry, RowLock, Tree,
-    TreeLock, TreeOptions, Txn, TxnOptions, Xid,
+    Batch, Db, Duplicate, Durability, Error, Isolation, Options, RowLock, Tree, TreeOptions, Txn,
+    TxnOptions,
+    load::IndexBuild,
+    lock::TreeLock,
+    transaction::{RowEntry, Xid},
 };
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -37,8 +40,8 @@ fn entry(index: usize, key: &[u8], row: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 }
 
 fn indexes() -> [(&'static str, TreeOptions); 2] {
-    let attributes = |text: &[u8]| TreeOptions { attributes: text.to_vec(), ..Default::default() };
-    [(NAMES, TreeOptions { unique: true, ..attributes(b"names") }), (CITIES, attributes(b"cities"))]
+    let attributes = |text: &[u8]| TreeOptions::new().attributes(text.to_vec());
+    [(NAMES, attributes(b"names").unique(true)), (CITIES, attributes(b"cities"))]
 }
 
 fn open(dir: &Path) -> Db {
@@ -61,13 +64,13 @@ fn put(base: &Tree, key: &str, row: &str) {
 
 fn begin(db: &Db) -> Txn {
     let isolation = Isolation::RepeatableRead;
-    db.begin(TxnOptions { isolation, ..Default::default() }).unwrap()
+    db.begin(TxnOptions::new().isolation(isolation)).unwrap()
 }
 
 /// Names of all trees; trees of running builds are listed as "of a build".
 fn names(db: &Db) -> Vec<String> {
     let mut names: Vec<String> = db.trees().into_iter().map(|tree| tree.name).collect();
-    let all = db.stats().get("trees").unwrap() as usize;
+    let all = db.stats().trees as usize;
     names.resize(all, "of a build".into());
     names
 }
@@ -192,7 +195,7 @@ fn build_phases_must_be_called_in_order() {
     let refused = db.build_indexes(&base, &indexes());
     assert!(matches!(refused, Err(Error::TreeExists(_))), "{refused:?}");
     // Programs cannot set the attributes that mark a build.
-    let mark = TreeOptions { attributes: b"frond build\0".to_vec(), ..Default::default() };
+    let mark = TreeOptions::new().attributes(b"frond build\0".to_vec());
     assert!(matches!(db.create_tree("marked", mark), Err(Error::InvalidArgument(_))));
     put(&base, "6", "nobody keeps a queue now,");
     assert_eq!(names(&db).len(), 3);
@@ -205,7 +208,7 @@ fn duplicate_index_keys_are_refused() {
     let (_dir, db, base) = people(&ROWS);
     put(&base, "5", "bob,Bonn");
     match build_all(&db, &base) {
-        Err(Error::DuplicateKey { tree, key }) => {
+        Err(Error::DuplicateKey(Duplicate::InLoad { tree, key })) => {
             assert_eq!((&*tree, &key[..]), (NAMES, &b"bob"[..]))
         }
         other => panic!("{other:?}"),
@@ -226,7 +229,7 @@ fn duplicate_index_keys_are_refused() {
             feed_round(&mut build)
         });
         match outcome {
-            Err(Error::DuplicateKey { tree, key }) => {
+            Err(Error::DuplicateKey(Duplicate::InLoad { tree, key })) => {
                 let twice = if first == "z" { "z" } else { first };
                 assert_eq!((&*tree, &key[..]), (NAMES, twice.as_bytes()));
             }

@@ -108,7 +108,7 @@ fn write(db: &Db, base: &Tree, own: u64, definition: &Definition) {
             left -= 1;
         }
         let isolation = [Isolation::ReadCommitted, Isolation::RepeatableRead][random(2) as usize];
-        let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+        let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
         txn.lock_tree(base, TreeLock::IntentExclusive, frond::IfLocked::Wait).unwrap();
         let indexes = definition.indexes.read().unwrap().clone();
         for _ in 0..=random(4) {
@@ -197,16 +197,16 @@ fn a_follower_is_notified_of_an_index_once_published() {
     assert!(matches!(db.open_tree(NAMES), Err(Error::NoSuchTree(_))), "it is not published");
     let mut late = db.changes(from).unwrap();
     build.publish(|_| {}).unwrap();
-    let tell = |feed: &mut frond::ChangeFeed| {
+    let tell = |feed: &mut frond::feed::ChangeFeed| {
         let mut told = Vec::new();
         while told.len() < 4 {
             let mut commit = feed.next(Duration::from_secs(5)).unwrap().expect("it is durable");
             while let Some(change) = commit.next().unwrap() {
                 told.push(match change {
-                    frond::Change::Put { tree, key, .. } => {
+                    frond::feed::Change::Put { tree, key, .. } => {
                         format!("{} {}", tree.name.unwrap(), String::from_utf8_lossy(key))
                     }
-                    frond::Change::TreeDefined { info, is_loaded, .. } => {
+                    frond::feed::Change::TreeDefined { info, is_loaded, .. } => {
                         format!("{} {is_loaded}", info.name)
                     }
                     other => panic!("{other:?}"),

@@ -16,7 +16,7 @@ mod mixed;
 mod script;
 mod session;
 
-use frond::{CheckMode, Db, Durability, Isolation, Options, Table, io::Env};
+use frond::{Db, Durability, Isolation, Options, Table, check::CheckMode, internals::io::Env};
 use frond_testkit::disk::SimVfs;
 
 use cases::CASES;
@@ -69,7 +69,7 @@ fn course(steps: &str, way: Way, level: &dyn Fn(u32) -> Isolation, rows: Rows) -
     let course = play(&db, &table, (way, level), &parse(steps), after_commit);
     let stats = db.lock_stats();
     assert_eq!((stats.locks, stats.ranges), (0, 0), "locks are given back");
-    assert_eq!(db.stats().get("snapshots"), Some(0), "and snapshots");
+    assert_eq!(db.stats().snapshots, 0, "and snapshots");
     let end = told(&session::rows(&db, &table, way));
     assert!(table.check().unwrap().is_clean());
     assert!(db.check(CheckMode::Quick).unwrap().is_clean());

@@ -84,8 +84,10 @@ pub fn play(
             players.entry(*number).or_insert_with(|| {
                 let (isolation, read_only) = (level(*number), *number == READS_ONLY);
                 let lock_timeout = None;
-                let options =
-                    TxnOptions { isolation, read_only, lock_timeout, ..Default::default() };
+                let options = TxnOptions::new()
+                    .isolation(isolation)
+                    .read_only(read_only)
+                    .lock_timeout(lock_timeout);
                 let txn = db.begin(options).unwrap();
                 let id = txn.id();
                 let mut session = Session { table: table.clone(), way, txn: Some(txn) };

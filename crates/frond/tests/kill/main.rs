@@ -28,8 +28,8 @@ use std::{
 };
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Error, ErrorKind, Isolation, Options, Tree, TreeOptions, Txn,
-    TxnOptions, operator,
+    Batch, Db, Durability, Error, ErrorKind, Isolation, Options, Tree, TreeOptions, Txn,
+    TxnOptions, check::CheckMode, operator,
 };
 use frond_testkit::{Dice, effort};
 
@@ -99,9 +99,7 @@ struct Trees {
 impl Trees {
     fn open(db: &Db) -> frond::Result<Self> {
         let tree = |name: &str, unique| match db.open_tree(name) {
-            Err(Error::NoSuchTree(_)) => {
-                db.create_tree(name, TreeOptions { unique, ..Default::default() })
-            }
+            Err(Error::NoSuchTree(_)) => db.create_tree(name, TreeOptions::new().unique(unique)),
             found => found,
         };
         let rows = tree("rows", true)?;
@@ -252,7 +250,7 @@ fn write(db: &Db, trees: &Trees, writer: u64, mut ledger: File) -> frond::Result
             }
         } else {
             let isolation = *dice.pick(&levels);
-            let options = TxnOptions { isolation, ..Default::default() };
+            let options = TxnOptions::new().isolation(isolation);
             if dice.chance(1, 10) {
                 let taken_back = db.begin(options.clone())?;
                 taken_back.put(&trees.rows, &row_key(writer, commit, NEVER), b"")?;

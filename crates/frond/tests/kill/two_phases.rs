@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use frond::{IfLocked, RowLock, Xid};
+use frond::{IfLocked, ReadOptions, RowLock, transaction::Xid};
 
 use super::*;
 
@@ -158,8 +158,15 @@ fn eight_committers() {
 
 fn is_locked(db: &Db, tree: &Tree, key: &[u8]) -> bool {
     let isolation = Isolation::ReadCommitted;
-    let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
-    match txn.get_locked(tree, key, RowLock::Exclusive, IfLocked::NoWait) {
+    let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
+    match txn
+        .get_with(
+            tree,
+            key,
+            &ReadOptions::new().lock(RowLock::Exclusive).if_locked(IfLocked::NoWait),
+        )
+        .map(|row| row.into_value())
+    {
         Err(Error::LockBusy { .. }) => true,
         free => free.map(|_| false).unwrap(),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use frond::{CheckMode, Db, Durability, Error, KEY_BYTES_MAX};
+use frond::{Db, Durability, Error, KEY_BYTES_MAX, check::CheckMode};
 use frond_testkit::{DbEngine, Dice, disk::SimVfs};
 
 /// A tree gets keys of FF bytes of all lengths, and shorter ones before them, between reopenings. A

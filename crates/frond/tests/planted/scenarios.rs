@@ -6,8 +6,9 @@ mod walks;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Error, IfLocked, Isolation, Limits, Options, RowLock,
-    Snapshot, Tree, TxnOptions, Xid, operator::MergeOperator,
+    Batch, Db, Durability, Error, IfLocked, Isolation, Options, ReadOptions, RowLock, Snapshot,
+    Tree, TxnOptions, check::CheckMode, internals::Limits, operator::MergeOperator,
+    transaction::Xid,
 };
 use frond_testkit::{
     DbEngine, Dice,
@@ -72,7 +73,10 @@ fn an_autonomous_put_waits_for_a_writer_of_the_row(seed: u64) {
     tree.put(b"row", b"1").unwrap();
     let (reader, writer) = (db.begin(Default::default()).unwrap(), db.begin(Default::default()));
     let writer = writer.unwrap();
-    reader.get_for_share(&tree, b"row").unwrap();
+    reader
+        .get_with(&tree, b"row", &ReadOptions::new().lock(RowLock::Shared))
+        .map(|row| row.into_value())
+        .unwrap();
     assert!(reader.put_autonomous(&tree, b"row", b"2").unwrap().is_some());
     reader.unlock_last().unwrap();
     writer.delete(&tree, b"row").unwrap();
@@ -166,10 +170,22 @@ fn spilled_rows_are_locked(seed: u64) {
         large.put(&tree, &[row], b"a row of a large transaction").unwrap();
     }
     let other = db.begin(Default::default()).unwrap();
-    let locked = other.get_locked(&tree, &[1], RowLock::Shared, IfLocked::NoWait);
+    let locked = other
+        .get_with(
+            &tree,
+            &[1],
+            &ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::NoWait),
+        )
+        .map(|row| row.into_value());
     assert!(matches!(locked, Err(Error::LockBusy { .. })), "I47: {locked:?}");
     large.commit().unwrap();
-    assert!(other.get_for_share(&tree, &[1]).unwrap().is_some());
+    assert!(
+        other
+            .get_with(&tree, &[1], &ReadOptions::new().lock(RowLock::Shared))
+            .map(|row| row.into_value())
+            .unwrap()
+            .is_some()
+    );
 }
 
 /// A locking scan reads again what was committed since its snapshot. Rule: I46.
@@ -179,9 +195,9 @@ fn a_locking_scan_rereads_rows_committed_since_its_snapshot(seed: u64) {
     for row in 0..4u8 {
         tree.put(&[row], b"old").unwrap();
     }
-    let txn = db.begin(TxnOptions { isolation: Isolation::ReadCommitted, ..Default::default() });
+    let txn = db.begin(TxnOptions::new().isolation(Isolation::ReadCommitted));
     let txn = txn.unwrap();
-    let mut scan = txn.scan_locked(&tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+    let mut scan = txn.scan_with(&tree, .., &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
     assert!(scan.next().unwrap().is_some());
     tree.put(&[1], b"new").unwrap();
     let second = scan.next().unwrap().map(|(_, value)| value.to_vec());
@@ -195,10 +211,10 @@ fn the_gap_after_the_last_row_is_locked(seed: u64) {
     tree.put(&[1], b"the last row").unwrap();
     let begin = || {
         let (isolation, lock_timeout) = (Isolation::RepeatableRead, Some(Duration::ZERO));
-        db.begin(TxnOptions { isolation, lock_timeout, ..Default::default() }).unwrap()
+        db.begin(TxnOptions::new().isolation(isolation).lock_timeout(lock_timeout)).unwrap()
     };
     let (scans, inserts) = (begin(), begin());
-    let mut scan = scans.scan_locked(&tree, .., RowLock::Shared, IfLocked::Wait).unwrap();
+    let mut scan = scans.scan_with(&tree, .., &ReadOptions::new().lock(RowLock::Shared)).unwrap();
     while scan.next().unwrap().is_some() {}
     let behind = inserts.insert(&tree, &[2], b"a phantom");
     assert!(matches!(behind, Err(Error::LockTimeout { .. })), "I33: {behind:?}");
@@ -253,7 +269,7 @@ fn a_reinserted_row_stays_deleted_after_a_second_delete(seed: u64) {
     tree.delete(b"row").unwrap();
     db.transact(|txn| txn.insert(&tree, b"row", b"new")).unwrap();
     for number in 0u32..1000 {
-        if db.stats().get("memtables_frozen") > Some(0) {
+        if db.stats().memtables_frozen > 0 {
             break;
         }
         other.put(&number.to_be_bytes(), &[7; 100]).unwrap();
@@ -295,7 +311,13 @@ fn a_prepared_transaction_outlives_restarts(seed: u64) {
             }
         }
         let txn = db.begin(Default::default()).unwrap();
-        let locked = txn.get_locked(&tree, b"row", RowLock::Shared, IfLocked::NoWait);
+        let locked = txn
+            .get_with(
+                &tree,
+                b"row",
+                &ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::NoWait),
+            )
+            .map(|row| row.into_value());
         assert!(matches!(locked, Err(Error::LockBusy { .. })), "I54: {locked:?}");
         drop(txn);
         db.commit_prepared(&xid).unwrap();
@@ -449,7 +471,7 @@ fn clones_and_named_snapshots_keep_exactly_what_they_show(seed: u64) {
     assert_clean(&db);
     let used = |db: &Db| {
         churn(db, &mut Dice::new(seed));
-        db.stats().get("space_live_bytes").unwrap() + db.stats().get("space_kept_bytes").unwrap()
+        db.stats().space_live_bytes + db.stats().space_kept_bytes
     };
     let with = used(&db);
     drop(last);
@@ -536,15 +558,15 @@ fn a_spilled_snapshot_shows_only_earlier_commits(seed: u64) {
         tree.put(b"more", b"").unwrap();
         db.checkpoint().unwrap();
         while db.step().unwrap() {}
-        if db.stats().get("snapshot_spills") > Some(0) {
+        if db.stats().snapshot_spills > 0 {
             break;
         }
     }
-    assert!(db.stats().get("snapshot_spills") > Some(0), "spilled");
+    assert!(db.stats().snapshot_spills > 0, "spilled");
     churn(&db, dice);
     assert!(rows_at(&snapshot, &tree) == rows, "the snapshot moved");
     drop(snapshot);
-    assert_eq!(db.stats().get("space_temporary_bytes"), Some(0));
+    assert_eq!(db.stats().space_temporary_bytes, 0);
     db.close().unwrap();
 }
 
@@ -562,7 +584,7 @@ fn backups_contain_everything(seed: u64) {
     let rows = rows_of(&tree);
     db.close().unwrap();
     drop((tree, db));
-    frond::restore("/full", &["/more"], "/again", vfs.env(seed)).unwrap();
+    frond::backup::restore("/full", &["/more"], "/again", vfs.env(seed)).unwrap();
     let db = Db::open("/again", options(&vfs, seed)).unwrap();
     assert!(rows_of(&db.open_tree("t").unwrap()) == rows, "the restored store");
     assert_clean(&db);
@@ -572,7 +594,7 @@ fn backups_contain_everything(seed: u64) {
 /// A backup of a damaged store fails instead of copying the damage as if it were sound. Promise:
 /// P9.
 fn backups_refuse_damage(seed: u64) {
-    use frond::io::{Env, Workers};
+    use frond::internals::io::{Env, Workers};
     let dir = tempfile::tempdir().unwrap();
     let dice = &mut Dice::new(seed);
     let env = Env { workers: Workers::Manual, ..Env::real() };

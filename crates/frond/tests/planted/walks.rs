@@ -1,7 +1,8 @@
 //! Scenarios of scans and of lock waits.
 
 use super::*;
-use frond::io::Env;
+use frond::ReadOptions;
+use frond::internals::io::Env;
 
 /// A locking scan that has passed one of the transaction's own rows does not go back to rows that
 /// others commit before it; and no cursor returns a row twice, neither at the end of a piece nor
@@ -14,10 +15,10 @@ pub fn cursors_never_go_back(seed: u64) {
             for key in [b"k1", b"k9"] {
                 tree.put(key, b"").unwrap();
             }
-            let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+            let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
             txn.put(&tree, b"k5", b"own").unwrap();
             let mut cursor =
-                txn.scan_locked(&tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+                txn.scan_with(&tree, .., &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
             if !forward {
                 cursor.seek_last();
             }
@@ -61,7 +62,7 @@ pub fn a_batch_chosen_as_deadlock_victim_is_retried(seed: u64) {
     let env = Env { clock: Env::real().clock, ..SimVfs::new().env(seed) };
     let db = Db::open("/store", options(&SimVfs::new(), seed).env(env)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
-    let txn = db.begin(TxnOptions { lock_timeout: None, ..Default::default() }).unwrap();
+    let txn = db.begin(TxnOptions::new().lock_timeout(None)).unwrap();
     // The transaction has written more than the batch, so the batch is chosen.
     (b'x'..=b'z').for_each(|key| txn.put(&tree, &[key], b"txn").unwrap());
     txn.put(&tree, b"b", b"txn").unwrap();

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use frond::{
-    CheckMode, Db, Durability, Error, IfLocked, Options, RowLock, Tree, TxnOptions, Xid, io::Env,
+    Db, Durability, Error, IfLocked, Options, ReadOptions, RowLock, Tree, TxnOptions,
+    check::CheckMode, internals::io::Env, transaction::Xid,
 };
 use frond_testkit::{
     DbEngine, Dice,
@@ -173,7 +174,13 @@ fn must_be_one_of(engine: &DbEngine, env: Env, states: &[State], seed: u64) {
     let looks = db.begin(TxnOptions::default()).unwrap();
     for number in 0..KEYS {
         let key = format!("key {number}").into_bytes();
-        let locked = looks.get_locked(&tree, &key, RowLock::Shared, IfLocked::NoWait);
+        let locked = looks
+            .get_with(
+                &tree,
+                &key,
+                &ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::NoWait),
+            )
+            .map(|row| row.into_value());
         let is_free = !matches!(locked, Err(Error::LockBusy { .. }));
         assert_eq!(is_free, state.is_free(&key), "key {number}");
     }

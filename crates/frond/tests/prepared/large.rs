@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use frond::{TreeOptions, operator};
+use frond::{ReadOptions, TreeOptions, operator};
 use frond_testkit::{DbEngine, Dice};
 
 use super::*;
@@ -42,13 +42,13 @@ fn a_transaction_of_ten_times_the_memory_is_prepared() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), options()).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
-    let empty = db.stats().get("space_temporary_bytes").unwrap();
+    let empty = db.stats().space_temporary_bytes;
     let txn = begin(&db, Isolation::RepeatableRead);
     for i in 0..all {
         txn.put(&tree, &key(i), &value(i)).unwrap();
     }
     txn.prepare(&xid("large")).unwrap().detach();
-    assert!(db.stats().get("space_temporary_bytes").unwrap() > empty + all * 8);
+    assert!(db.stats().space_temporary_bytes > empty + all * 8);
     // Other transactions use the memory.
     for number in 0..3u32 {
         let txn = begin(&db, Isolation::RepeatableRead);
@@ -233,14 +233,16 @@ fn prepare_grants_rows_rolled_back_to_a_savepoint_to_waiters() {
         txn.rollback_to(&savepoint).unwrap();
         let begin = || {
             let lock_timeout = Some(Duration::from_secs(60));
-            db.begin(TxnOptions { lock_timeout, ..Default::default() }).unwrap()
+            db.begin(TxnOptions::new().lock_timeout(lock_timeout)).unwrap()
         };
         let name = xid(&format!("{rows}"));
         thread::scope(|scope| {
             let waits = |key: Vec<u8>| {
                 let (tree, other) = (&tree, begin());
                 scope.spawn(move || {
-                    let locked = other.get_locked(tree, &key, RowLock::Exclusive, IfLocked::Wait);
+                    let locked = other
+                        .get_with(tree, &key, &ReadOptions::new().lock(RowLock::Exclusive))
+                        .map(|row| row.into_value());
                     locked.map(drop).map(|()| other.id())
                 })
             };

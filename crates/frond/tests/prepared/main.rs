@@ -9,8 +9,8 @@ mod log_space;
 use std::{path::Path, thread, time::Duration};
 
 use frond::{
-    Batch, Change, CheckMode, Db, Durability, Error, ErrorKind, IfLocked, Isolation, Options,
-    RowLock, Tree, TreeLock, Txn, TxnOptions, Xid,
+    Batch, Db, Durability, Error, ErrorKind, IfLocked, Isolation, Options, ReadOptions, RowLock,
+    Tree, Txn, TxnOptions, check::CheckMode, feed::Change, lock::TreeLock, transaction::Xid,
 };
 use frond_testkit::disk::SimVfs;
 
@@ -25,7 +25,7 @@ fn xid(name: &str) -> Xid {
 
 fn begin(db: &Db, isolation: Isolation) -> Txn {
     let lock_timeout = Some(Duration::from_millis(20));
-    db.begin(TxnOptions { isolation, lock_timeout, ..Default::default() }).unwrap()
+    db.begin(TxnOptions::new().isolation(isolation).lock_timeout(lock_timeout)).unwrap()
 }
 
 /// A store with a detached prepared transaction `name`, which puts a = 1 and deletes b.
@@ -48,7 +48,14 @@ fn get(tree: &Tree, key: &[u8]) -> Option<String> {
 
 fn is_locked(db: &Db, tree: &Tree, key: &[u8]) -> bool {
     let txn = begin(db, Isolation::ReadCommitted);
-    match txn.get_locked(tree, key, RowLock::Exclusive, IfLocked::NoWait) {
+    match txn
+        .get_with(
+            tree,
+            key,
+            &ReadOptions::new().lock(RowLock::Exclusive).if_locked(IfLocked::NoWait),
+        )
+        .map(|row| row.into_value())
+    {
         Err(Error::LockBusy { .. }) => true,
         free => free.map(|_| false).unwrap(),
     }
@@ -262,7 +269,8 @@ fn a_range_lock_waits_for_prepared_inserts() {
             tree = db.open_tree("t").unwrap();
         }
         let txn = begin(&db, Isolation::RepeatableRead);
-        let mut cursor = txn.scan_locked(&tree, .., RowLock::Shared, IfLocked::Wait).unwrap();
+        let mut cursor =
+            txn.scan_with(&tree, .., &ReadOptions::new().lock(RowLock::Shared)).unwrap();
         let met = loop {
             match cursor.next() {
                 Ok(Some(_)) => {}
@@ -409,8 +417,8 @@ fn a_backup_contains_prepared_transactions() {
     let (file, restored) = (dir.path().join("backup"), dir.path().join("restored"));
     db.backup(&file).unwrap();
     std::fs::create_dir(&restored).unwrap();
-    let env = frond::io::Env::real();
-    frond::restore(&file, &[] as &[&Path], restored.join("store"), env).unwrap();
+    let env = frond::internals::io::Env::real();
+    frond::backup::restore(&file, &[] as &[&Path], restored.join("store"), env).unwrap();
     let copy = open(&restored);
     assert_eq!(copy.recover_prepared().len(), 1);
     copy.commit_prepared(&xid("x")).unwrap();
@@ -442,7 +450,13 @@ fn spilled_rows_are_prepared() {
     }
     txn.prepare(&xid("large")).unwrap().detach();
     let other = begin(&db, Isolation::Snapshot);
-    let busy = other.get_locked(&tree, &6u32.to_be_bytes(), RowLock::Shared, IfLocked::NoWait);
+    let busy = other
+        .get_with(
+            &tree,
+            &6u32.to_be_bytes(),
+            &ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::NoWait),
+        )
+        .map(|row| row.into_value());
     assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
     drop(other);
     for round in 0..2 {

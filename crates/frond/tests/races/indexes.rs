@@ -57,7 +57,8 @@ fn scans_of_an_index_created_and_dropped_see_all_rows_or_an_error() {
         let read = |round: u64| {
             let (isolation, read_only) =
                 (LEVELS[(round / 2 % 4) as usize], round.is_multiple_of(2));
-            let txn = db.begin(TxnOptions { isolation, read_only, ..Default::default() }).unwrap();
+            let txn =
+                db.begin(TxnOptions::new().isolation(isolation).read_only(read_only)).unwrap();
             if round.is_multiple_of(3) {
                 // The first read makes its snapshot older than what comes next.
                 table.get(&txn, &[1]).unwrap_or_else(|error| {

@@ -10,7 +10,10 @@ use std::{
 };
 
 use super::*;
-use frond::{Hint, Layout, NewPart, Part, Seqno, TreeId};
+use frond::{
+    Seqno, TreeId,
+    layout::{Hint, Layout, NewPart, Part},
+};
 use frond_testkit::effort;
 
 /// Rows of one commit.
@@ -68,7 +71,7 @@ impl Ledger {
             }
             Way::Txn => {
                 let isolation = Isolation::ReadCommitted;
-                let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+                let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
                 let put = keys.clone().try_for_each(|key| txn.put(&tree, &key, &value));
                 put.and_then(|()| txn.commit())
             }
@@ -345,7 +348,7 @@ fn commits_survive_layout_changes_of_their_tree() {
     let (_dir, db) = store();
     let part = Part::Fixed(8, Hint::None);
     let value_layout = Some(Layout::versioned([part]));
-    let options = TreeOptions { value_layout, ..Default::default() };
+    let options = TreeOptions::new().value_layout(value_layout);
     let first = db.create_tree("live", options).unwrap();
     let ledger = Ledger::default();
     // Writers use the layout that the tree began with: older versions may be written.

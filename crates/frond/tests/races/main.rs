@@ -115,6 +115,6 @@ fn keys(snapshot: &Snapshot, tree: &Tree) -> Result<Vec<Vec<u8>>> {
 }
 
 fn assert_clean(db: &Db) {
-    let report = db.check(frond::CheckMode::Full).unwrap();
+    let report = db.check(frond::check::CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{report}");
 }

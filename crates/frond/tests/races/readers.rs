@@ -2,7 +2,7 @@
 //! one snapshot agree.
 
 use super::*;
-use frond::{IfLocked, ReadOptions, RowLock, Sees, Txn, TxnCursor};
+use frond::{IfLocked, ReadOptions, RowLock, Txn, TxnCursor, transaction::Sees};
 use frond_testkit::effort;
 
 /// Rows of the tree, whichever tree has the name.
@@ -53,15 +53,14 @@ fn seen(db: &Db, tree: &Tree, round: u64) -> Result<Vec<usize>> {
         }
         _ => {
             let read_only = round.is_multiple_of(2);
-            let txn =
-                db.begin(TxnOptions { isolation: level, read_only, ..Default::default() }).unwrap();
-            let newest = ReadOptions { sees: Sees::Newest, ..Default::default() };
+            let txn = db.begin(TxnOptions::new().isolation(level).read_only(read_only)).unwrap();
+            let newest = ReadOptions::new().sees(Sees::Newest);
             let mut seen = vec![
                 count(txn.scan(tree, ..)?, true)?,
                 one(txn.get(tree, &[7])?.is_some()),
                 count(txn.scan(tree, ..)?, false)?,
                 txn.get_many(tree, &every)?.iter().flatten().count(),
-                one(txn.read(tree, &[3], &newest)?.exists),
+                one(txn.get_with(tree, &[3], &newest)?.exists),
                 one(txn.estimate(tree, ..)?.rows > 0),
             ];
             if !read_only {
@@ -73,17 +72,17 @@ fn seen(db: &Db, tree: &Tree, round: u64) -> Result<Vec<usize>> {
 }
 
 fn locked(txn: &Txn, tree: &Tree) -> Result<Vec<usize>> {
-    let last_commit = ReadOptions {
-        lock: Some(RowLock::Exclusive),
-        if_locked: IfLocked::SemiConsistent,
-        ..Default::default()
-    };
+    let last_commit =
+        ReadOptions::new().lock(RowLock::Exclusive).if_locked(IfLocked::SemiConsistent);
     let all = usize::from(ROWS);
     let one = |found: bool| if found { all } else { 0 };
     Ok(vec![
-        one(txn.read(tree, &[2], &last_commit)?.exists),
-        one(txn.get_for_share(tree, &[4])?.is_some()),
-        count(txn.scan_locked(tree, .., RowLock::Shared, IfLocked::Wait)?, true)?,
+        one(txn.get_with(tree, &[2], &last_commit)?.exists),
+        one(txn
+            .get_with(tree, &[4], &ReadOptions::new().lock(RowLock::Shared))
+            .map(|row| row.into_value())?
+            .is_some()),
+        count(txn.scan_with(tree, .., &ReadOptions::new().lock(RowLock::Shared))?, true)?,
     ])
 }
 

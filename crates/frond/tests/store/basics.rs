@@ -94,7 +94,7 @@ fn ascending_keys_append_leaves_without_rewriting_old_ones() {
     }
     db.checkpoint().unwrap();
     let stats = db.stats();
-    assert!(stats.get("leaves_appended").unwrap() > 10, "{stats:?}");
+    assert!(stats.leaves_appended > 10, "{stats:?}");
     let mut cursor = tree.scan(..).unwrap();
     for n in 0u64..20_000 {
         assert_eq!(cursor.next().unwrap().unwrap().0, n.to_be_bytes());
@@ -106,7 +106,7 @@ fn ascending_keys_append_leaves_without_rewriting_old_ones() {
 fn a_checked_insert_of_a_present_key_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), options()).unwrap();
-    let unique = TreeOptions { unique: true, ..TreeOptions::default() };
+    let unique = TreeOptions::new().unique(true);
     let tree = db.create_tree("t", unique).unwrap();
     let mut batch = Batch::new();
     batch.insert(&tree, b"a", b"1").unwrap();
@@ -114,7 +114,10 @@ fn a_checked_insert_of_a_present_key_changes_nothing() {
     batch.put(&tree, b"b", b"2").unwrap();
     batch.insert(&tree, b"a", b"3").unwrap();
     let error = db.commit(&mut batch).unwrap_err();
-    assert!(matches!(error, frond::Error::KeyExists { index: 1, .. }), "{error}");
+    assert!(
+        matches!(error, frond::Error::DuplicateKey(frond::Duplicate::InBatch { entry: 1, .. })),
+        "{error}"
+    );
     assert_eq!(tree.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
     assert_eq!(tree.get(b"b").unwrap(), None);
     db.close().unwrap();
@@ -174,7 +177,7 @@ fn a_snapshot_reads_the_same_rows_until_it_is_released() {
             assert_eq!(snapshot.get(&tree, &key).unwrap(), model.get(&key).cloned());
         }
     }
-    assert!(db.stats().get("checkpoints").unwrap() > 0);
+    assert!(db.stats().checkpoints > 0);
     drop(held);
     db.close().unwrap();
 }

@@ -4,8 +4,11 @@
 use std::{fs, path::Path};
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Error, ErrorKind, Limits, Options, RowBuf, Tree, TreeOptions,
-    Tuning, VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX, operator,
+    Batch, Db, Duplicate, Durability, Error, ErrorKind, Options, RowBuf, Tree, TreeOptions,
+    VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX,
+    check::CheckMode,
+    internals::{Limits, Tuning},
+    operator,
 };
 use frond_testkit::disk::{CrashOptions, SimVfs, crash_states};
 
@@ -198,7 +201,7 @@ fn a_spilled_snapshot_keeps_its_long_values() {
         db.checkpoint().unwrap();
         while db.step().unwrap() {}
     }
-    assert!(db.stats().get("snapshot_spills").unwrap() > 0);
+    assert!(db.stats().snapshot_spills > 0);
     for (key, seed, bytes, end) in [
         (&b"old"[..], 1, LONG, &b"end"[..]),
         (b"new", 2, LONG, b""),
@@ -295,10 +298,10 @@ fn backups_contain_long_values() {
     assert!((600 << 10..2 << 20).contains(&increment.bytes), "{increment:?}");
     drop(tree);
     db.close().unwrap();
-    let env = frond::io::Env::real();
-    frond::restore(at("full"), &[at("increment")], at("again"), env.clone()).unwrap();
+    let env = frond::internals::io::Env::real();
+    frond::backup::restore(at("full"), &[at("increment")], at("again"), env.clone()).unwrap();
     for (name, second) in [("full", &replaced), ("again", &new)] {
-        let report = frond::check(at(name), CheckMode::Full, env.clone()).unwrap();
+        let report = frond::check::store(at(name), CheckMode::Full, env.clone()).unwrap();
         assert!(report.is_clean() && report.checked.blobs == 2, "{name}: {report}");
         let db = Db::open(at(name), Options::new().read_only(true)).unwrap();
         let tree = db.open_tree("t").unwrap();
@@ -314,7 +317,7 @@ fn backups_contain_long_values() {
 fn a_value_of_more_than_a_gib_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
-    let tree = db.create_tree("t", TreeOptions { unique: true, ..Default::default() }).unwrap();
+    let tree = db.create_tree("t", TreeOptions::new().unique(true)).unwrap();
     let before = used(&db);
     // Zeros that are never touched take no memory.
     let too_long = vec![0; VALUE_BYTES_MAX + 1];
@@ -339,16 +342,16 @@ fn a_value_of_more_than_a_gib_is_refused() {
 fn a_refused_insert_releases_its_space() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
-    let tree = db.create_tree("t", TreeOptions { unique: true, ..Default::default() }).unwrap();
+    let tree = db.create_tree("t", TreeOptions::new().unique(true)).unwrap();
     tree.put(b"k", &value(1, LONG)).unwrap();
     let mut batch = Batch::new();
     batch.insert(&tree, b"k", &value(2, 1 << 20)).unwrap();
-    assert!(matches!(db.commit(&mut batch), Err(Error::KeyExists { .. })));
+    assert!(matches!(db.commit(&mut batch), Err(Error::DuplicateKey(Duplicate::InBatch { .. }))));
     tree.delete(b"k").unwrap();
     db.commit(&mut batch).unwrap();
     expect(&tree, b"k", &value(2, 1 << 20));
     batch.insert(&tree, b"k", &value(3, 1 << 20)).unwrap();
-    assert!(matches!(db.commit(&mut batch), Err(Error::KeyExists { .. })));
+    assert!(matches!(db.commit(&mut batch), Err(Error::DuplicateKey(Duplicate::InBatch { .. }))));
     batch.clear();
     settle(&db, &tree);
     assert!(used(&db) < 3 << 19, "{}", used(&db));
@@ -427,7 +430,11 @@ fn damage_in_a_long_value_is_an_error_of_that_value() {
     bytes[at] ^= 4;
     fs::write(&path, &bytes).unwrap();
 
-    let report = frond::check(dir.path().join("store"), CheckMode::Full, frond::io::Env::real());
+    let report = frond::check::store(
+        dir.path().join("store"),
+        CheckMode::Full,
+        frond::internals::io::Env::real(),
+    );
     let report = report.unwrap();
     let finding = report.findings.iter().find(|finding| finding.code == "checksum").unwrap();
     assert!((finding.offset..finding.offset + finding.bytes).contains(&(at as u64)), "{report}");

@@ -1,6 +1,6 @@
 //! Clones and named snapshots: what they show, what they cost, and that their space is freed.
 
-use frond::{CheckMode, Db, Error, Options, TreeOptions};
+use frond::{Db, Error, Options, TreeOptions, check::CheckMode};
 
 fn open(dir: &std::path::Path) -> Db {
     Db::open(dir.join("store"), Options::new().cache_size(16 << 20)).unwrap()

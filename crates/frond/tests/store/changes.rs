@@ -4,8 +4,9 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use frond::{
-    Batch, Change, ChangeFeed, ChangedTree, Db, Durability, Error, Options, Result, Seqno, Shape,
-    TreeId, TreeOptions,
+    Batch, Db, Durability, Error, Options, Result, Seqno, TreeId, TreeOptions,
+    feed::{Change, ChangeFeed, ChangedTree},
+    internals::Shape,
 };
 use frond_testkit::{
     DbEngine,

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use frond::{Batch, CheckMode, Db, Shape, Tree, TreeOptions};
+use frond::{Batch, Db, Tree, TreeOptions, check::CheckMode, internals::Shape};
 
 /// Leaves of eight blocks, a hundred leaves in a few megabytes.
 fn open(dir: &std::path::Path) -> Db {
@@ -166,7 +166,7 @@ fn footers_beyond_their_limit_are_evicted_and_reread() {
     }
     let options = || common::options().tuning(tuning.clone());
     let db = Db::open(dir.path().join("store"), options()).unwrap();
-    let options_of_tree = TreeOptions { unique: true, ..Default::default() };
+    let options_of_tree = TreeOptions::new().unique(true);
     let tree = db.create_tree("t", options_of_tree).unwrap();
     put(&db, &tree, (0..ROWS).map(|number| 2 * (number * 7919 % ROWS)), 0);
     db.checkpoint().unwrap();

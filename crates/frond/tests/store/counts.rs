@@ -4,8 +4,12 @@
 use std::collections::BTreeMap;
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Error, Options, RowChange, RowCount, RowEntry, RowLock, Tree,
-    TreeOptions, Txn, Xid, io::Env, operator, restore,
+    Batch, Db, Durability, Error, Options, RowCount, RowLock, Tree, TreeOptions, Txn,
+    backup::restore,
+    check::CheckMode,
+    internals::io::Env,
+    operator,
+    transaction::{RowChange, RowEntry, Xid},
 };
 use frond_testkit::{
     Dice,
@@ -25,7 +29,7 @@ fn open(env: &Env) -> Db {
 }
 
 fn unique() -> TreeOptions {
-    TreeOptions { unique: true, ..Default::default() }
+    TreeOptions::new().unique(true)
 }
 
 fn walked(tree: &Tree) -> u64 {
@@ -242,7 +246,7 @@ fn a_loaded_tree_is_counted() {
 
 /// How often the store has read its file.
 fn file_reads(db: &Db) -> u64 {
-    db.stats().get("store_reads").unwrap()
+    db.stats().store_reads
 }
 
 /// An estimate reads nothing, even on a store that was just opened and has nothing in memory, and
@@ -252,7 +256,7 @@ fn an_estimate_of_a_cold_store_reads_nothing() {
     for unique in [false, true] {
         let env = SimVfs::new().env(0);
         let db = open(&env);
-        let tree = db.create_tree("t", TreeOptions { unique, ..Default::default() }).unwrap();
+        let tree = db.create_tree("t", TreeOptions::new().unique(unique)).unwrap();
         for row in 0..600 {
             match unique {
                 true => db.transact(|txn| txn.insert(&tree, &key(row), &[7; 100])).unwrap(),
@@ -503,7 +507,7 @@ fn index_entries_of_a_row_inserted_and_deleted_are_never_applied() {
     fn entry<'a>(tree: &'a Tree, key: &'a [u8], unique: bool) -> RowEntry<'a> {
         RowEntry { tree, key, value: b"of a row", unique, absent: false }
     }
-    let encoded = || db.stats().get("apply_entries_encoded").unwrap();
+    let encoded = || db.stats().apply_entries_encoded;
     let put = |id: u64, is_row_call: bool| {
         let (own, name) = (key(id), [&b"name "[..], &key(id)].concat());
         let txn = db.begin(Default::default()).unwrap();

@@ -4,8 +4,9 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Options, SizeClass, Tree, TreeOptions, check, io::Env,
-    page::FEATURE_DICTIONARIES,
+    Batch, Db, Durability, Options, SizeClass, Tree, TreeOptions,
+    check::{self, CheckMode},
+    internals::{io::Env, page::FEATURE_DICTIONARIES},
 };
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -52,7 +53,7 @@ fn features(dir: &Path) -> [u64; 2] {
 /// bytes of its leaves.
 fn live(dir: &Path, size_class: SizeClass, model: &mut Rows) -> (Rows, u64) {
     let db = open(dir);
-    let mut load = db.bulk_load("t", TreeOptions { size_class, ..TreeOptions::default() }).unwrap();
+    let mut load = db.bulk_load("t", TreeOptions::new().size_class(size_class)).unwrap();
     for row in 0..ROWS {
         load.put(&key(row), &text(row, 0)).unwrap();
         model.insert(key(row), text(row, 0));
@@ -95,7 +96,7 @@ fn live(dir: &Path, size_class: SizeClass, model: &mut Rows) -> (Rows, u64) {
         _ => assert_eq!((under, columns.dictionary_bytes), (0, 0)),
     }
     db.close().unwrap();
-    let report = check(dir, CheckMode::Full, Env::real()).unwrap();
+    let report = check::store(dir, CheckMode::Full, Env::real()).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
     (found, columns.bytes)
 }

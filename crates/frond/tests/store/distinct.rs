@@ -3,7 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use frond::{Batch, Db, Durability, End, Hint, Layout, Options, Part, Tree, TreeOptions};
+use frond::{
+    Batch, Db, Durability, Options, Tree, TreeOptions,
+    layout::{End, Hint, Layout, Part},
+};
 use frond_testkit::Dice;
 
 /// The factors that the documentation of `Tree::distinct_prefixes` promises, for even and for
@@ -18,7 +21,7 @@ fn store() -> (Db, tempfile::TempDir) {
 }
 
 fn tree(db: &Db, name: &str, parts: Vec<Part>) -> Tree {
-    let options = TreeOptions { key_layout: Some(Layout::new(parts)), ..Default::default() };
+    let options = TreeOptions::new().key_layout(Layout::new(parts));
     db.create_tree(name, options).unwrap()
 }
 
@@ -194,7 +197,7 @@ fn a_distinct_estimate_reads_a_bounded_number_of_rows() {
     let db = Db::open(dir.path().join("store"), options).unwrap();
     let tree = db.open_tree("t").unwrap();
     must_be_within(EVEN, &tree, &exact, "read anew");
-    let blocks = db.stats().get("device_reads").unwrap();
+    let blocks = db.stats().device_reads;
     assert!(blocks < 1000, "{blocks}");
     db.close().unwrap();
 }

@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use frond::{Batch, CheckMode, Db, Durability, Options, TreeOptions};
+use frond::{Batch, Db, Durability, Options, TreeOptions, check::CheckMode};
 use frond_testkit::{
     DbEngine,
     disk::{CallKind, SimVfs},

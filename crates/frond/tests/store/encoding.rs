@@ -1,8 +1,10 @@
 //! Counters of encoding and decoding, compared with what is in the store.
 
 use frond::{
-    Batch, CheckMode, Db, EncodeStats, End, Hint, Layout, Options, Part, Tree, TreeColumns,
-    TreeOptions, TreeStats,
+    Batch, Db, Options, Tree, TreeOptions,
+    check::{CheckMode, TreeColumns},
+    layout::{End, Hint, Layout, Part},
+    stats::{EncodeStats, TreeStats},
 };
 
 const ROWS: u64 = 30_000;
@@ -36,11 +38,9 @@ fn noise(row: u64) -> Vec<u8> {
 
 /// Numbers as keys, and values of one string.
 fn columnar() -> TreeOptions {
-    TreeOptions {
-        key_layout: Some(Layout::new(vec![Part::Fixed(8, Hint::Integer)])),
-        value_layout: Some(Layout::new(vec![Part::Var(End::Rest)])),
-        ..TreeOptions::default()
-    }
+    TreeOptions::new()
+        .key_layout(Layout::new(vec![Part::Fixed(8, Hint::Integer)]))
+        .value_layout(Layout::new(vec![Part::Var(End::Rest)]))
 }
 
 fn put(db: &Db, tree: &Tree, rows: impl Iterator<Item = u64>, value: impl Fn(u64) -> Vec<u8>) {
@@ -137,7 +137,7 @@ fn merges_are_counted_by_tree_and_class_of_run() {
     assert!(stats.leaves.runs - loaded.runs == 1, "{stats:?}");
     db.drop_tree("t").unwrap();
     assert!(db.tree_stats().iter().all(|stats| stats.tree != "t"));
-    assert!(db.stats().get("leaf_encoded_bytes").unwrap() >= stats.leaves.bytes);
+    assert!(db.stats().leaf_encoded_bytes >= stats.leaves.bytes);
     assert!(db.check(CheckMode::Full).unwrap().is_clean());
 }
 
@@ -177,7 +177,7 @@ fn decoded_chunks_are_counted_for_their_tree() {
     let db = open(dir.path());
     for name in ["columnar", "rows"] {
         let tree = db.open_tree(name).unwrap();
-        let others = db.stats().get("chunks_decoded").unwrap();
+        let others = db.stats().chunks_decoded;
         assert_eq!(stats(&db, name).decoded.chunks, 0, "{name}");
         let mut before = 0;
         // From disk, then from the cache, which has space for decoded blocks.
@@ -201,7 +201,7 @@ fn decoded_chunks_are_counted_for_their_tree() {
         assert_eq!(db.stats().get("chunks_decoded"), Some(others + decoded.chunks), "{name}");
     }
     // Numbers are stored without a codec.
-    let numbers = TreeOptions { value_layout: columnar().key_layout, ..columnar() };
+    let numbers = columnar().value_layout(columnar().key_layout);
     let tree = load(&db, "numbers", numbers, |row| random(row).to_be_bytes().to_vec());
     assert_eq!(tree.get(&5u64.to_be_bytes()).unwrap(), Some(random(5).to_be_bytes().to_vec()));
     let all = stats(&db, "numbers");
@@ -223,7 +223,7 @@ fn blocks_of_dead_runs_leave_the_cache() {
             rows += 1;
         }
         assert_eq!(rows, ROWS);
-        db.stats().get("cache_bytes").unwrap()
+        db.stats().cache_bytes
     };
     let once = read(0);
     assert!(once > ROWS * text(0).len() as u64 / 2, "{once}");

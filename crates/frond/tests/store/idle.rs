@@ -4,7 +4,7 @@ use crate::common;
 
 use std::path::{Path, PathBuf};
 
-use frond::{Batch, Db, Durability, Error, Options, Tree, TreeOptions, Tuning};
+use frond::{Batch, Db, Durability, Error, Options, Tree, TreeOptions, internals::Tuning};
 use frond_testkit::{
     Dice,
     disk::{CrashOptions, SimVfs, crash_states},
@@ -60,7 +60,7 @@ fn a_closed_store_keeps_no_log_and_a_read_only_open_makes_none() {
         let before = vfs.changes();
         let db = Db::open(STORE, options(&vfs).read_only(true)).expect("opened");
         assert_rows(&db, 300);
-        assert!(db.check(frond::CheckMode::Full).expect("checked").is_clean());
+        assert!(db.check(frond::check::CheckMode::Full).expect("checked").is_clean());
         db.close().expect("closed");
         drop(db);
         assert_eq!((log(&vfs), vfs.changes()), (vec![LAST_BYTES], before));
@@ -194,7 +194,7 @@ fn an_idle_store_on_a_filled_disk_accepts_deletes() {
     let loaded = vfs.allocated_bytes();
     db.checkpoint().expect("written");
     let rests = vfs.allocated_bytes();
-    let live = db.stats().get("space_live_bytes").expect("a counter");
+    let live = db.stats().space_live_bytes;
     // This includes a short segment and the log's reserve.
     assert!(rests < live + live / 32 + (4 << 20), "{rests} bytes for {live}, {loaded} before");
 
@@ -253,7 +253,7 @@ fn an_idle_store_shrinks() {
     }
     assert!(log_bytes() <= SHORT + NEXT, "{} bytes of log", log_bytes());
     // The other store came to rest earlier, so it is silent too, or soon will be.
-    let checkpoints = |db: &Db| db.stats().get("checkpoints").expect("counted");
+    let checkpoints = |db: &Db| db.stats().checkpoints;
     for db in [&db, &kept] {
         let mut silent = 0;
         for _ in 0..120 {

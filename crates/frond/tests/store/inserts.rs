@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use frond::{
-    Batch, Db, Durability, Error, Options, Table, TableSpec, Tree, TreeOptions, Txn, operator,
+    Batch, Db, Duplicate, Durability, Error, Options, Table, TableSpec, Tree, TreeOptions, Txn,
+    operator,
 };
 use frond_testkit::disk::SimVfs;
 
@@ -62,7 +63,7 @@ fn store() -> (Db, Tree) {
     let vfs = SimVfs::new();
     let options = Options::new().env(vfs.env(0)).durability(Durability::Lazy);
     let db = Db::open("/store", options).unwrap();
-    let unique = TreeOptions { unique: true, ..Default::default() };
+    let unique = TreeOptions::new().unique(true);
     let tree = db.create_tree("t", unique).unwrap();
     (db, tree)
 }
@@ -119,12 +120,21 @@ fn a_batch_checks_inserts_in_its_own_order() {
                     let (refused, row) = expected(before, &changes);
                     match (done, refused) {
                         (Ok(_), None) => {}
-                        (Err(Error::KeyExists { tree, index, key }), Some(expected)) => {
+                        (
+                            Err(Error::DuplicateKey(Duplicate::InBatch {
+                                tree,
+                                entry: index,
+                                key,
+                            })),
+                            Some(expected),
+                        ) => {
                             assert_eq!((&*tree, index, &*key), ("t", expected, KEY), "{what}");
                             // Nothing was done, and the batch is refused again as long as nothing
                             // changes.
                             let again = db.commit(&mut batch);
-                            let same = |error: &Error| matches!(error, Error::KeyExists { .. });
+                            let same = |error: &Error| {
+                                matches!(error, Error::DuplicateKey(Duplicate::InBatch { .. }))
+                            };
                             assert!(again.as_ref().is_err_and(same), "{what}: {again:?}");
                         }
                         (done, refused) => panic!("{what}: {done:?}, expected {refused:?}"),
@@ -136,7 +146,7 @@ fn a_batch_checks_inserts_in_its_own_order() {
             }
         }
     }
-    assert!(db.check(frond::CheckMode::Full).unwrap().is_clean());
+    assert!(db.check(frond::check::CheckMode::Full).unwrap().is_clean());
 }
 
 /// A refused batch is sealed; what is added afterwards comes after its content.
@@ -154,7 +164,10 @@ fn a_refused_batch_filled_further_is_checked_in_its_own_order() {
                 // The numbers of `fill` start again, so rows are not compared.
                 fill(&mut batch, &tree, &second);
                 let done = db.commit(&mut batch);
-                assert!(matches!(done, Err(Error::KeyExists { .. })), "{changes:?}: {done:?}");
+                assert!(
+                    matches!(done, Err(Error::DuplicateKey(Duplicate::InBatch { .. }))),
+                    "{changes:?}: {done:?}"
+                );
                 // Without the row, everything depends on what the batch does itself.
                 tree.delete(KEY).unwrap();
                 let done = db.commit(&mut batch);
@@ -184,7 +197,9 @@ fn a_refusal_names_the_first_insert_that_is_refused() {
             batch.delete_range(&tree, b"a", b"z").unwrap();
         }
         let refused = db.commit(&mut batch).unwrap_err();
-        assert!(matches!(&refused, Error::KeyExists { index: 2, key, .. } if key == b"c"));
+        assert!(
+            matches!(&refused, Error::DuplicateKey(Duplicate::InBatch { entry: 2, key, .. }) if key == b"c")
+        );
     }
 }
 
@@ -221,7 +236,7 @@ fn a_transaction_checks_inserts_in_its_own_order() {
             let mut row = before.map(<[u8]>::to_vec);
             for (&one, number) in changes.iter().zip(b'a'..) {
                 match (change(&txn, one, number), make(&mut row, one, number)) {
-                    (Ok(()), true) | (Err(Error::RowExists { .. }), false) => {}
+                    (Ok(()), true) | (Err(Error::DuplicateKey(Duplicate::Row { .. })), false) => {}
                     (done, _) => panic!("{changes:?}, before {before:?}: {one:?} is {done:?}"),
                 }
             }
@@ -251,7 +266,7 @@ fn a_table_checks_inserts_in_the_order_of_its_transaction() {
                     _ => table.delete(&txn, KEY).map(drop),
                 };
                 match (done, make(&mut row, one, number)) {
-                    (Ok(()), true) | (Err(Error::RowExists { .. }), false) => {}
+                    (Ok(()), true) | (Err(Error::DuplicateKey(Duplicate::Row { .. })), false) => {}
                     (done, _) => panic!("{changes:?}, before {before:?}: {one:?} is {done:?}"),
                 }
             }

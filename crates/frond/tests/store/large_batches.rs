@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use frond::{Batch, CheckMode, Db, Durability, Error, Options, Tree, operator};
+use frond::{Batch, Db, Durability, Error, Options, Tree, check::CheckMode, operator};
 
 /// More entries than the tiny store puts into a memtable one by one, so that they become a
 /// mini-run.
@@ -162,7 +162,7 @@ fn large_batches_stay_within_the_memory_of_memtables() {
         let watch = scope.spawn(|| {
             let mut most = 0;
             while !done.load(Ordering::Relaxed) {
-                most = most.max(db.stats().get("memtables_bytes").unwrap());
+                most = most.max(db.stats().memtables_bytes);
                 thread::yield_now();
             }
             most

@@ -10,8 +10,9 @@ use std::{
 };
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Error, Options, Result, Snapshot, Tree,
-    io::{Env, Workers},
+    Batch, Db, Durability, Error, Options, Result, Snapshot, Tree,
+    check::CheckMode,
+    internals::io::{Env, Workers},
     operator::{self, MergeOperator},
 };
 use frond_testkit::{
@@ -212,7 +213,7 @@ fn chains_of_operands_are_bounded() {
 }
 
 /// Values of more than 100 bytes are long ones, and a memtable holds some thousand bytes.
-fn tiny_values() -> frond::Tuning {
+fn tiny_values() -> frond::internals::Tuning {
     let mut tuning = crate::common::tiny();
     let shape = tuning.shape.as_mut().unwrap();
     (shape.blob_bytes, shape.blob_piece_bytes) = (100, 512);

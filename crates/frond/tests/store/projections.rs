@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use common::options;
 use frond::{
-    Batch, Db, End, Error, Hint, Layout, Options, Part, Projection, Tree, TreeOptions,
+    Batch, Db, Error, Options, Projection, Tree, TreeOptions,
+    layout::{End, Hint, Layout, Part},
     operator::MergeOperator,
 };
 use frond_testkit::{Dice, disk::SimVfs};
@@ -44,8 +45,7 @@ fn layout() -> Layout {
 
 fn create(db: &Db) -> Tree {
     let key = Layout::new(vec![Part::Fixed(4, Hint::Integer)]);
-    let options =
-        TreeOptions { key_layout: Some(key), value_layout: Some(layout()), ..Default::default() };
+    let options = TreeOptions::new().key_layout(key).value_layout(layout());
     db.create_tree("t", options).unwrap()
 }
 
@@ -175,7 +175,7 @@ fn a_value_of_another_layout_has_no_parts() {
     tree.put(&[1; 4], b"short").unwrap();
     tree.put(&[3; 4], &value(&mut Dice::new(2), 5)).unwrap();
     let other = Layout::new(vec![Part::Var(End::Prefixed), Part::Var(End::Rest)]);
-    let options = TreeOptions { value_layout: Some(other), ..Default::default() };
+    let options = TreeOptions::new().value_layout(other);
     let plain_columnar = db.create_tree("other", options).unwrap();
     let parts: Projection = tree.projection(&[1, 3]).unwrap();
     for _ in 0..2 {
@@ -252,7 +252,7 @@ fn unprojected_strings_are_not_decompressed() {
     let tree = create(&db);
     put(&db, &tree, &texts(&mut Dice::new(3), 0..6000));
     db.checkpoint().unwrap();
-    let decoded = || db.stats().get("chunks_decoded").unwrap();
+    let decoded = || db.stats().chunks_decoded;
     // A block that comes from the device is checked as a whole, once.
     let mut cursor = db.snapshot().scan(&tree, ..).unwrap();
     while cursor.next().unwrap().is_some() {}
@@ -293,7 +293,7 @@ fn unprojected_strings_are_not_decompressed_when_merging_sources() {
     put(&db, &tree, &texts(&mut dice, 0..KEYS));
     db.checkpoint().unwrap();
     while db.drain_step().unwrap() {}
-    let decoded = || db.stats().get("chunks_decoded").unwrap();
+    let decoded = || db.stats().chunks_decoded;
     let read = |part: usize| {
         let (parts, before) = (tree.projection(&[part]).unwrap(), decoded());
         let mut cursor = db.snapshot().scan(&tree, ..).unwrap().project(&parts).unwrap();

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use frond::{Batch, CheckMode, Db, Durability, Error, Options, Snapshot, Tree};
+use frond::{Batch, Db, Durability, Error, Options, Snapshot, Tree, check::CheckMode};
 use frond_testkit::{
     Dice,
     disk::{CrashOptions, SimVfs, crash_states},

@@ -57,14 +57,14 @@ fn walk(cursor: &mut Cursor, mut next: u64) -> (u64, Option<Error>) {
 }
 
 fn brought(db: &Db) -> u64 {
-    db.stats().get("pieces_read_ahead").unwrap()
+    db.stats().pieces_read_ahead
 }
 
 /// Checks that memory held for reading ahead is given back once no scan is left. A read may still
 /// be in flight.
 fn assert_nothing_is_held(db: &Db) {
     let begun = Instant::now();
-    while db.stats().get("read_ahead_held_bytes") != Some(0) {
+    while db.stats().read_ahead_held_bytes != 0 {
         assert!(begun.elapsed() < Duration::from_secs(60), "readers hold what nobody wants");
         thread::sleep(Duration::from_millis(1));
     }
@@ -125,7 +125,7 @@ fn a_scan_keeps_its_snapshot_while_versions_are_published() {
     make(dir.path());
     let (db, tree) = reopen(dir.path());
     let mut cursor = tree.scan(..).unwrap();
-    let published = || db.stats().get("publish").unwrap();
+    let published = || db.stats().publish;
     let (begun, walked) = (published(), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -2,8 +2,11 @@
 //! writes, drains, splits, merges, loads, restarts and crashes.
 
 use frond::{
-    Batch, CheckMode, Db, End, Hint, Layout, Part, Tree, TreeOptions, TreeSizes,
-    VALUE_INLINE_BYTES_MAX, io::Env,
+    Batch, Db, Tree, TreeOptions, VALUE_INLINE_BYTES_MAX,
+    check::CheckMode,
+    internals::io::Env,
+    layout::{End, Hint, Layout, Part},
+    stats::TreeSizes,
 };
 use frond_testkit::{
     Dice,
@@ -17,11 +20,9 @@ fn open(env: &Env) -> Db {
 }
 
 fn columnar() -> TreeOptions {
-    TreeOptions {
-        key_layout: Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)])),
-        value_layout: Some(Layout::new(vec![Part::Var(End::Rest)])),
-        ..TreeOptions::default()
-    }
+    TreeOptions::new()
+        .key_layout(Layout::new(vec![Part::Fixed(4, Hint::Integer)]))
+        .value_layout(Layout::new(vec![Part::Var(End::Rest)]))
 }
 
 fn key(number: u64) -> [u8; 4] {

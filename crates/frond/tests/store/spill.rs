@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::common;
 
-use frond::{Batch, CheckMode, Db, Options, Snapshot, Tree, TreeOptions, operator};
+use frond::{Batch, Db, Options, Snapshot, Tree, TreeOptions, check::CheckMode, operator};
 use frond_testkit::Dice;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

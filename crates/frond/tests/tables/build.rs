@@ -2,6 +2,7 @@
 //! build reports its progress, so that every run is identical.
 
 use super::*;
+use frond::Duplicate;
 
 /// Writes a row from within a build; what the write may wait for can go on meanwhile.
 fn put(db: &Db, table: &Table, key: &str, row: &str) {
@@ -147,7 +148,9 @@ fn duplicate_index_keys_are_reported_with_their_rows() {
         let (_dir, db, table) = people(&ROWS);
         put(&db, &table, "5", "c@d,Bonn,1");
         match table.build_index(index.clone()) {
-            Err(Error::IndexDuplicates { rows, .. }) => assert_eq!(rows, [b"2", b"5"]),
+            Err(Error::DuplicateKey(Duplicate::InIndexBuild { rows, .. })) => {
+                assert_eq!(rows, [b"2", b"5"])
+            }
             other => panic!("{other:?}"),
         }
         assert_eq!(trees(&db), ["people"]);
@@ -175,10 +178,12 @@ fn duplicate_index_keys_are_reported_with_their_rows() {
                 ControlFlow::Continue(())
             };
             match table.build_index_with(index.clone(), watch) {
-                Err(Error::IndexDuplicates { rows, .. }) if late == 0 => {
+                Err(Error::DuplicateKey(Duplicate::InIndexBuild { rows, .. })) if late == 0 => {
                     assert_eq!(rows, [b"5", b"6"]);
                 }
-                Err(Error::IndexDuplicates { rows, .. }) => assert_eq!(rows, [b"4", b"7"]),
+                Err(Error::DuplicateKey(Duplicate::InIndexBuild { rows, .. })) => {
+                    assert_eq!(rows, [b"4", b"7"])
+                }
                 other => panic!("{other:?}"),
             }
             assert_eq!(trees(&db), ["people"]);
@@ -306,6 +311,8 @@ fn a_table_has_one_build_at_a_time() {
     // The other handle maintains the index, too.
     put(&db, &other, "5", "x@y,,");
     let refused = db.transact(|txn| other.insert(txn, b"6", b"x@y,,"));
-    assert!(matches!(refused, Err(Error::IndexConflict { row, .. }) if row == b"5"));
+    assert!(
+        matches!(refused, Err(Error::DuplicateKey(Duplicate::InIndex { row, .. })) if row == b"5")
+    );
     assert_consistent(&db, &table);
 }

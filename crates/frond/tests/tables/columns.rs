@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use frond::{End, Layout, NewPart, SizeClass, Snapshot, Tree};
+use frond::{
+    SizeClass, Snapshot, Tree,
+    layout::{End, Layout, NewPart},
+};
 use frond_testkit::{DbEngine, Dice, disk::SimVfs, effort};
 
 use super::*;
@@ -299,10 +302,8 @@ fn every_row_is_read_in_the_newest_column_layout() {
                 column: Column::new(&format!("column {number}"), part(dice)),
             })
             .collect();
-        let spec = || {
-            TableSpec::new("people")
-                .rows(TreeOptions { size_class: SizeClass::Small, ..Default::default() })
-        };
+        let spec =
+            || TableSpec::new("people").rows(TreeOptions::new().size_class(SizeClass::Small));
         let first = spec().columns(columns.iter().map(|known| known.column.clone()).collect());
         let table = db.table(first).unwrap();
         let now = Handle { table, columns, version: 0 };
@@ -386,7 +387,7 @@ fn every_row_is_read_in_the_newest_column_layout() {
 fn numbers(db: &Db, name: &str) -> Tree {
     let number = Part::Fixed(4, Hint::Integer);
     let value_layout = Some(Layout::versioned([number, number]));
-    let tree = db.create_tree(name, TreeOptions { value_layout, ..Default::default() }).unwrap();
+    let tree = db.create_tree(name, TreeOptions::new().value_layout(value_layout)).unwrap();
     for key in 0..100u8 {
         tree.put(&[key], &[0, 0, 0, 0, 0, key, 0, 0, 1, key]).unwrap();
     }
@@ -395,7 +396,7 @@ fn numbers(db: &Db, name: &str) -> Tree {
 
 fn tree_options() -> TreeOptions {
     let value_layout = Some(Layout::versioned([Part::Fixed(4, Hint::Integer)]));
-    TreeOptions { value_layout, ..Default::default() }
+    TreeOptions::new().value_layout(value_layout)
 }
 
 /// Rows from before a change that wait to be applied are not mapped in what an older snapshot
@@ -538,12 +539,12 @@ fn invalid_column_changes_are_refused() {
     db.create_tree("rows", Default::default()).unwrap();
     invalid(db.change_layout("rows", &[NewPart::Keep(1)], None));
     let fixed = Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)]));
-    db.create_tree("fixed", TreeOptions { value_layout: fixed, ..Default::default() }).unwrap();
+    db.create_tree("fixed", TreeOptions::new().value_layout(fixed)).unwrap();
     invalid(db.change_layout("fixed", &[NewPart::Keep(1)], None));
     let began = Some(Layout::new(vec![Part::Version(1)]));
-    invalid(db.create_tree("began", TreeOptions { value_layout: began, ..Default::default() }));
+    invalid(db.create_tree("began", TreeOptions::new().value_layout(began)));
     let named = Some(Layout::versioned([Part::Fixed(4, Hint::Integer)]));
-    invalid(db.create_tree("key", TreeOptions { key_layout: named, ..Default::default() }));
+    invalid(db.create_tree("key", TreeOptions::new().key_layout(named)));
     // An operand does not carry its version.
     let mut batch = frond::Batch::new();
     assert!(batch.merge(&tree, &[7], frond::operator::ADD, &[1]).is_err());

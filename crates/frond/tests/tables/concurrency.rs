@@ -2,6 +2,7 @@
 //! how long its calls wait and what they leave locked, and which waits for which when a table is
 //! dropped.
 
+use frond::Duplicate;
 use std::{
     sync::{
         Arc, Barrier,
@@ -11,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use frond::io::{Clock, Env};
+use frond::internals::io::{Clock, Env};
 
 use super::*;
 
@@ -116,7 +117,7 @@ fn an_index_read_has_one_timeout_for_entry_and_row() {
         thread::scope(|scope| {
             let waits = scope.spawn(|| {
                 let lock_timeout = Some(Duration::from_millis(100));
-                let txn = db.begin(TxnOptions { lock_timeout, ..Default::default() }).unwrap();
+                let txn = db.begin(TxnOptions::new().lock_timeout(lock_timeout)).unwrap();
                 let mails = table.index("mail").unwrap();
                 let outcome = match by_scan {
                     false => mails.get_for_update(&txn, b"a@b").map(drop),
@@ -277,7 +278,10 @@ fn threads_of_one_transaction_keep_rows_and_index_entries_consistent() {
                         let row = format!("m{thread}{turn},city {},{turn}", turn % 3);
                         assert!(table.put(txn, b"1", row.as_bytes()).unwrap());
                         let refused = table.put(txn, b"1", b"taken,Rome,1");
-                        assert!(matches!(refused, Err(Error::IndexConflict { .. })), "{refused:?}");
+                        assert!(
+                            matches!(refused, Err(Error::DuplicateKey(Duplicate::InIndex { .. }))),
+                            "{refused:?}"
+                        );
                     }
                 });
             }
@@ -348,7 +352,10 @@ fn threads_create_open_and_drop_one_table() {
                     let written = db.transact(|txn| table.put(txn, &[thread], b"m,Oslo,1"));
                     // All threads use one mail.
                     match written {
-                        Ok(_) | Err(Error::IndexConflict { .. } | Error::NoSuchTree(_)) => {}
+                        Ok(_)
+                        | Err(
+                            Error::DuplicateKey(Duplicate::InIndex { .. }) | Error::NoSuchTree(_),
+                        ) => {}
                         Err(other) => panic!("{other}"),
                     }
                     drop(table);

@@ -1,7 +1,7 @@
 //! An index built concurrently with writers, and changes of columns, with a crash at every call: a
 //! change is there as a whole or not at all, and nothing is left of an incomplete one.
 
-use frond::io::Env;
+use frond::internals::io::Env;
 use frond_testkit::{
     DbEngine,
     disk::{CrashOptions, Note, SimVfs, crash_states},

@@ -11,9 +11,14 @@ mod threads;
 use std::{ops::ControlFlow, path::Path};
 
 use frond::{
-    BuildProgress, CheckMode, Column, ColumnChange, Db, Durability, Error, Hint, IfLocked,
-    IndexSpec, Isolation, Options, Part, RowLock, Table, TableSpec, TreeLock, TreeOptions, Txn,
-    TxnOptions, Xid,
+    Db, Durability, Error, IfLocked, IndexSpec, Isolation, Options, RowLock, Table, TableSpec,
+    TreeOptions, Txn, TxnOptions,
+    check::CheckMode,
+    layout::{Hint, Part},
+    lock::TreeLock,
+    table::BuildProgress,
+    table::{Column, ColumnChange},
+    transaction::Xid,
 };
 
 type Rows = std::collections::BTreeMap<Vec<u8>, Vec<u8>>;
@@ -89,7 +94,7 @@ fn put_all(db: &Db, table: &Table, rows: &[(&str, &str)]) {
 
 fn begin(db: &Db, isolation: Isolation) -> Txn {
     let lock_timeout = Some(std::time::Duration::from_millis(20));
-    db.begin(TxnOptions { isolation, lock_timeout, ..Default::default() }).unwrap()
+    db.begin(TxnOptions::new().isolation(isolation).lock_timeout(lock_timeout)).unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -116,7 +121,7 @@ fn by(table: &Table, txn: &Txn, index: &str) -> Vec<(String, String, String)> {
 /// The names of all trees; a tree that belongs to a build counts as "of a build".
 fn trees(db: &Db) -> Vec<String> {
     let mut names: Vec<String> = db.trees().into_iter().map(|tree| tree.name).collect();
-    let all = db.stats().get("trees").unwrap() as usize;
+    let all = db.stats().trees as usize;
     names.resize(all, "of a build".into());
     names
 }

@@ -1,5 +1,6 @@
 //! A table with an index of each kind, compared with maps.
 
+use frond::Duplicate;
 use std::collections::BTreeMap;
 
 use frond_testkit::{DbEngine, Dice, disk::SimVfs, effort};
@@ -43,7 +44,7 @@ fn change(table: &Table, txn: &Txn, rows: &mut Rows, dice: &mut Dice) {
     let mut indexes = table.indexes().into_iter().map(|index| index.name);
     let first_of_mails = indexes.find(|name| name.starts_with("mail")).unwrap();
     let must_conflict = |result: Error| match (result, conflict.clone()) {
-        (Error::IndexConflict { table, index, row }, Some(other)) => {
+        (Error::DuplicateKey(Duplicate::InIndex { table, index, row }), Some(other)) => {
             // The conflict with the index that was made first is named first.
             let first = first_of_mails.clone();
             assert_eq!((&table[..], index, row), ("people", first, other));
@@ -53,7 +54,7 @@ fn change(table: &Table, txn: &Txn, rows: &mut Rows, dice: &mut Dice) {
     let was_there = rows.contains_key(&key);
     match dice.below(8) {
         0..=2 => match table.insert(txn, &key, &new) {
-            Err(Error::RowExists { .. }) => assert!(was_there),
+            Err(Error::DuplicateKey(Duplicate::Row { .. })) => assert!(was_there),
             Err(error) => must_conflict(error),
             Ok(()) => {
                 assert_eq!((was_there, conflict), (false, None));

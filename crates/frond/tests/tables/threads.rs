@@ -18,7 +18,7 @@ fn write(db: &Db, table: &Table, thread: u64, is_over: &AtomicBool) -> u64 {
     let mut commits = 0;
     while !is_over.load(Ordering::Relaxed) {
         let level = *dice.pick(&[Isolation::ReadCommitted, Isolation::RepeatableRead]);
-        let options = TxnOptions { isolation: level, ..Default::default() };
+        let options = TxnOptions::new().isolation(level);
         let mut own = mails.clone();
         let done = db.transact_with(options, |txn| {
             own = mails.clone();

@@ -1,7 +1,7 @@
 //! Transactions that are ended before the application ends them: closures that are retried, and
 //! transactions whose temporary trees are lost.
 
-use frond::{TemporaryTree, io::Env};
+use frond::{TemporaryTree, internals::io::Env};
 use frond_testkit::{DbEngine, disk::SimVfs};
 
 use super::*;

@@ -1,7 +1,7 @@
 //! Checks for absent keys: they cost no read, however much larger than memory the trees are, except
 //! where a filter says "perhaps", which it does for one key in a hundred.
 
-use frond::RowEntry;
+use frond::transaction::RowEntry;
 use frond_testkit::Dice;
 
 use super::*;
@@ -36,7 +36,7 @@ impl Trees {
         Self(["rows", "mails", "names"].map(|name| db.open_tree(name).unwrap()))
     }
 
-    fn insert(&self, txn: &Txn, row: [[u8; 12]; 2]) -> Option<frond::RowConflict> {
+    fn insert(&self, txn: &Txn, row: [[u8; 12]; 2]) -> Option<frond::transaction::RowConflict> {
         self.with_entries(row, |entries| txn.insert_row(&entries, RowLock::Exclusive).unwrap())
     }
 
@@ -80,7 +80,7 @@ fn absent_keys_are_detected_without_a_read() {
     };
     let (db, mut dice) = (open(), Dice::new(3));
     for (name, unique) in [("rows", true), ("mails", true), ("names", false)] {
-        db.create_tree(name, TreeOptions { unique, ..TreeOptions::default() }).unwrap();
+        db.create_tree(name, TreeOptions::new().unique(unique)).unwrap();
     }
     let trees = Trees::open(&db);
     let (mut batch, mut value, mut there) = (Batch::new(), [0; 160], Vec::new());

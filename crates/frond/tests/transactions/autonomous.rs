@@ -1,6 +1,7 @@
 //! Puts that are commits of their own, and changes of the lock timeout while a transaction goes on.
 
 use super::*;
+use frond::Duplicate;
 use frond::RowCount;
 
 const ALL: [Isolation; 4] = [
@@ -46,7 +47,7 @@ fn an_autonomous_put_is_durable_and_counts_stay_exact() {
     assert!(txn.put_autonomous(&tree, b"2", &long).unwrap().is_some());
     assert_eq!(txn.put_autonomous(&tree, b"4", b"never").unwrap(), None);
     txn.rollback();
-    let counted = db.create_tree("counted", TreeOptions { unique: true, ..Default::default() });
+    let counted = db.create_tree("counted", TreeOptions::new().unique(true));
     let counted = counted.unwrap();
     let txn = db.begin(Default::default()).unwrap();
     txn.insert(&counted, b"1", b"10").unwrap();
@@ -136,7 +137,7 @@ fn an_autonomous_put_of_an_own_row_is_refused() {
     other.rollback();
     txn.commit().unwrap();
     assert_eq!(store.rows(), pairs(&[("1", "own"), ("2", "21")]));
-    let read_only = TxnOptions { read_only: true, ..Default::default() };
+    let read_only = TxnOptions::new().read_only(true);
     let put = store.db.begin(read_only).unwrap().put_autonomous(&store.tree, b"1", b"x");
     assert!(matches!(put, Err(Error::InvalidArgument(_))), "{put:?}");
     store.is_idle();
@@ -178,7 +179,7 @@ fn an_autonomous_put_waits_in_its_transactions_name() {
 #[test]
 fn an_index_build_sees_an_autonomous_put() {
     let store = store(true);
-    let unique = TreeOptions { unique: true, ..Default::default() };
+    let unique = TreeOptions::new().unique(true);
     let mut build = store.db.build_indexes(&store.tree, &[("by value", unique)]).unwrap();
     let snapshot = build.snapshot(Duration::from_secs(10)).unwrap();
     let mut rows = snapshot.scan(&store.tree, ..).unwrap();
@@ -214,7 +215,7 @@ fn an_index_build_sees_an_autonomous_put() {
 #[test]
 fn the_lock_timeout_can_change_during_a_transaction() {
     let store = store(true);
-    let forever = TxnOptions { lock_timeout: None, ..Default::default() };
+    let forever = TxnOptions::new().lock_timeout(None);
     let (holder, txn) = (store.begin(Isolation::Snapshot), store.db.begin(forever).unwrap());
     holder.put(&store.tree, b"1", b"11").unwrap();
     txn.set_lock_timeout(Some(Duration::ZERO));
@@ -259,9 +260,9 @@ fn autonomous_puts_among_inserts_and_deletes_keep_counts_exact() {
     let vfs = frond_testkit::disk::SimVfs::new();
     let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy);
     let db = Db::open("/store", options.env(vfs.env(1))).unwrap();
-    let tree = db.create_tree("t", TreeOptions { unique: true, ..Default::default() }).unwrap();
+    let tree = db.create_tree("t", TreeOptions::new().unique(true)).unwrap();
     let ended = AtomicU64::new(0);
-    let begin = |isolation| db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+    let begin = |isolation| db.begin(TxnOptions::new().isolation(isolation)).unwrap();
     thread::scope(|scope| {
         for number in 0..2 {
             let (tree, ended, begin) = (&tree, &ended, &begin);
@@ -278,7 +279,8 @@ fn autonomous_puts_among_inserts_and_deletes_keep_counts_exact() {
                         Ok(()) => drop(txn.commit().unwrap()),
                         Err(Error::Deadlock { .. } | Error::Conflict { .. }) => {}
                         // The other thread was faster, where gaps are not locked.
-                        Err(Error::RowExists { .. }) if !matches!(n % 4, 1 | 3) => {}
+                        Err(Error::DuplicateKey(Duplicate::Row { .. }))
+                            if !matches!(n % 4, 1 | 3) => {}
                         Err(error) => panic!("{:?}: {error}", ALL[n % 4]),
                     }
                 }

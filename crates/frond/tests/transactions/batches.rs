@@ -3,7 +3,10 @@
 
 use std::ops::Bound;
 
-use frond::{End, Hint, Layout, Part, RowBuf};
+use frond::{
+    ReadOptions, RowBuf,
+    layout::{End, Hint, Layout, Part},
+};
 use frond_testkit::Dice;
 
 use super::*;
@@ -46,7 +49,7 @@ fn batched_and_ranged_scans_return_the_same_rows_as_single_steps() {
         let layout = |parts: &[Part]| is_columnar.then(|| Layout::new(parts.to_vec()));
         let key_layout = layout(&[Part::Fixed(4, Hint::Integer)]);
         let value_layout = layout(&[Part::Fixed(4, Hint::Integer), Part::Var(End::Prefixed)]);
-        let options = TreeOptions { key_layout, value_layout, ..Default::default() };
+        let options = TreeOptions::new().key_layout(key_layout).value_layout(value_layout);
         let tree = db.create_tree("t", options).unwrap();
         for row in 0..ROWS {
             tree.put(&key(row), &value(row, "first")).unwrap();
@@ -147,7 +150,8 @@ fn a_scan_moved_between_ranges_locks_only_within_them() {
     }
     let txn = store.begin(Isolation::RepeatableRead);
     let range = &b"1"[..]..&b"2"[..];
-    let mut cursor = txn.scan_locked(tree, range, RowLock::Exclusive, IfLocked::Wait).unwrap();
+    let mut cursor =
+        txn.scan_with(tree, range, &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
     let mut found = Vec::new();
     for (from, to) in [(b"1", b"2"), (b"4", b"5"), (b"6", b"7")] {
         cursor.set_range(&from[..]..&to[..]).unwrap();
@@ -159,7 +163,7 @@ fn a_scan_moved_between_ranges_locks_only_within_them() {
     let misuse = cursor.set_range(&b"2"[..]..&b"1"[..]).unwrap_err();
     assert_eq!(misuse.kind(), ErrorKind::FixCall);
     drop(cursor);
-    let quick = TxnOptions { lock_timeout: Some(Duration::ZERO), ..Default::default() };
+    let quick = TxnOptions::new().lock_timeout(Some(Duration::ZERO));
     let other = db.begin(quick).unwrap();
     for inside in ["1", "15", "4", "45", "6", "65"] {
         let refused = other.put(tree, inside.as_bytes(), b"").unwrap_err();

@@ -1,5 +1,7 @@
 //! Concurrent transactions: which one waits, which one wins, and that nothing is lost.
 
+use frond::Duplicate;
+use frond::ReadOptions;
 use frond_testkit::effort;
 
 use super::*;
@@ -32,7 +34,13 @@ fn writers_of_one_row_wait_for_each_other() {
                 });
                 store.until_waiting(1);
                 let busy = store.begin(isolation);
-                let refused = busy.get_locked(tree, b"1", RowLock::Shared, IfLocked::NoWait);
+                let refused = busy
+                    .get_with(
+                        tree,
+                        b"1",
+                        &ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::NoWait),
+                    )
+                    .map(|row| row.into_value());
                 assert!(matches!(refused, Err(Error::LockBusy { .. })), "{refused:?}");
                 drop(busy);
                 one.commit().unwrap();
@@ -62,7 +70,7 @@ fn one_of_several_concurrent_inserts_of_a_key_succeeds() {
                                 won.fetch_add(1, Ordering::Relaxed);
                                 txn.commit().unwrap();
                             }
-                            Err(Error::RowExists { .. }) => txn.rollback(),
+                            Err(Error::DuplicateKey(Duplicate::Row { .. })) => txn.rollback(),
                             Err(error) => panic!("{error}"),
                         }
                     }
@@ -112,7 +120,10 @@ fn a_batch_waits_for_the_rows_of_a_transaction() {
         store.until_waiting(1);
         txn.commit().unwrap();
         let refused = insert.join().unwrap();
-        assert!(matches!(refused, Err(Error::KeyExists { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(Error::DuplicateKey(Duplicate::InBatch { .. }))),
+            "{refused:?}"
+        );
     });
     store.is_idle();
 }
@@ -128,7 +139,8 @@ fn a_batch_chosen_as_deadlock_victim_is_retried() {
         ["7", "8", "9"].iter().for_each(|key| txn.put(tree, key.as_bytes(), b"txn").unwrap());
         if by_gap {
             let range = &b"2"[..]..&b"4"[..];
-            let mut cursor = txn.scan_locked(tree, range, RowLock::Shared, IfLocked::Wait).unwrap();
+            let mut cursor =
+                txn.scan_with(tree, range, &ReadOptions::new().lock(RowLock::Shared)).unwrap();
             while cursor.next().unwrap().is_some() {}
         } else {
             txn.put(tree, b"3", b"txn").unwrap();
@@ -185,8 +197,7 @@ fn a_lock_timeout_leaves_the_transaction_usable() {
     let Store { db, tree, .. } = &store;
     let one = db.begin(Default::default()).unwrap();
     one.put(tree, b"1", b"11").unwrap();
-    let options =
-        TxnOptions { lock_timeout: Some(Duration::from_millis(20)), ..Default::default() };
+    let options = TxnOptions::new().lock_timeout(Some(Duration::from_millis(20)));
     let two = db.begin(options).unwrap();
     two.put(tree, b"2", b"22").unwrap();
     let refused = two.put(tree, b"1", b"12").unwrap_err();
@@ -229,10 +240,7 @@ fn no_increment_is_lost() {
                             })
                             .unwrap(),
                         4 => {
-                            let options = TxnOptions {
-                                isolation: Isolation::ReadCommitted,
-                                ..Default::default()
-                            };
+                            let options = TxnOptions::new().isolation(Isolation::ReadCommitted);
                             db.transact_with(options, |txn| {
                                 add(txn, first, true)?;
                                 add(txn, second, true)
@@ -310,7 +318,7 @@ fn contended_counters_lose_no_increment() {
                     for round in 0..rounds {
                         let plain = matches!(isolation, Snapshot | Serializable) && round % 2 == 0;
                         let counter = session * 7 + round * round;
-                        let options = TxnOptions { isolation, ..Default::default() };
+                        let options = TxnOptions::new().isolation(isolation);
                         let add = |txn: &Txn| {
                             count_one(tree, txn, &key(counter), &key(counter + 1), plain)
                         };
@@ -371,7 +379,7 @@ fn tree_locks_exclude_writers_or_all_locking_reads() {
     let Store { db, tree, .. } = &store;
     let quick = || {
         let lock_timeout = Some(Duration::from_millis(5));
-        db.begin(TxnOptions { lock_timeout, ..Default::default() }).unwrap()
+        db.begin(TxnOptions::new().lock_timeout(lock_timeout)).unwrap()
     };
     for lock in [TreeLock::Shared, TreeLock::Exclusive] {
         let (one, two) = (store.begin(Isolation::RepeatableRead), quick());
@@ -379,7 +387,9 @@ fn tree_locks_exclude_writers_or_all_locking_reads() {
         one.lock_tree(tree, lock, IfLocked::Wait).unwrap();
         one.rollback_to(&savepoint).unwrap();
         assert_eq!(get(&two, tree, "1").unwrap(), "10", "a plain read");
-        let shares = two.get_for_share(tree, b"1");
+        let shares = two
+            .get_with(tree, b"1", &ReadOptions::new().lock(RowLock::Shared))
+            .map(|row| row.into_value());
         assert_eq!(shares.is_ok(), lock == TreeLock::Shared, "{shares:?}");
         let refused = two.put(tree, b"3", b"30").unwrap_err();
         assert!(matches!(&refused, Error::LockTimeout { key: None, .. }), "{refused}");
@@ -408,14 +418,16 @@ fn tree_locks_exclude_writers_or_all_locking_reads() {
     }
     // A tree lock also waits for rows that others have locked.
     let (one, two) = (store.begin(Isolation::RepeatableRead), quick());
-    one.get_for_share(tree, b"1").unwrap();
+    one.get_with(tree, b"1", &ReadOptions::new().lock(RowLock::Shared))
+        .map(|row| row.into_value())
+        .unwrap();
     two.lock_tree(tree, TreeLock::Shared, IfLocked::Wait).unwrap();
     assert!(matches!(
         two.lock_tree(tree, TreeLock::Exclusive, IfLocked::Wait),
         Err(Error::LockTimeout { .. })
     ));
     drop((one, two));
-    let reader = db.begin(TxnOptions { read_only: true, ..Default::default() }).unwrap();
+    let reader = db.begin(TxnOptions::new().read_only(true)).unwrap();
     assert!(reader.lock_tree(tree, TreeLock::Shared, IfLocked::Wait).is_err());
     reader.rollback();
     store.is_idle();
@@ -467,7 +479,14 @@ fn lock_waits_and_lock_errors_name_the_key() {
         assert_eq!((&*wait.tree_name, wait.key.as_ref().unwrap().as_bytes()), ("t", &b"1"[..]));
         assert!(wait.to_string().contains("the row of key \"1\" of tree \"t\""), "{wait}");
         let two = store.begin(Isolation::Snapshot);
-        let busy = two.get_locked(tree, b"1", RowLock::Shared, IfLocked::NoWait).unwrap_err();
+        let busy = two
+            .get_with(
+                tree,
+                b"1",
+                &ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::NoWait),
+            )
+            .map(|row| row.into_value())
+            .unwrap_err();
         assert_eq!((busy.tree(), busy.key()), (Some("t"), Some((&b"1"[..], 1))));
         let exists = two.insert(tree, b"2", b"").unwrap_err();
         assert_eq!((exists.tree(), exists.key()), (Some("t"), Some((&b"2"[..], 1))));
@@ -483,13 +502,16 @@ fn lock_waits_and_lock_errors_name_the_key() {
     batch.insert(tree, b"7", b"").unwrap();
     batch.insert(tree, b"2", b"").unwrap();
     let exists = db.commit(&mut batch).unwrap_err();
-    assert!(matches!(&exists, Error::KeyExists { index: 1, key, .. } if key == b"2"), "{exists:?}");
+    assert!(
+        matches!(&exists, Error::DuplicateKey(Duplicate::InBatch { entry: 1, key, .. }) if key == b"2"),
+        "{exists:?}"
+    );
     let mut batch = Batch::new();
     batch.put(tree, b"0", b"").unwrap();
     batch.insert(tree, b"7", b"").unwrap();
     batch.insert(tree, b"7", b"").unwrap();
     let twice = db.commit(&mut batch).unwrap_err();
-    assert!(matches!(twice, Error::KeyExists { index: 2, .. }), "{twice:?}");
+    assert!(matches!(twice, Error::DuplicateKey(Duplicate::InBatch { entry: 2, .. })), "{twice:?}");
     assert_eq!((twice.tree(), twice.key()), (Some("t"), Some((&b"7"[..], 1))));
     store.is_idle();
 }

@@ -3,7 +3,12 @@
 
 use std::sync::{Mutex, mpsc};
 
-use frond::{Interrupter, LockHooks, LockParty, Xid, operator::MergeOperator};
+use frond::{
+    Interrupter, ReadOptions,
+    lock::{LockHooks, LockParty},
+    operator::MergeOperator,
+    transaction::Xid,
+};
 
 use super::*;
 
@@ -15,7 +20,7 @@ fn is_interrupted<T: std::fmt::Debug>(outcome: Result<T, Error>) {
 #[test]
 fn an_interrupt_ends_waits_and_all_calls_until_it_is_cleared() {
     let store = store(true);
-    let options = TxnOptions { lock_timeout: None, ..Default::default() };
+    let options = TxnOptions::new().lock_timeout(None);
     let (holder, waiter) = (store.begin(Isolation::Snapshot), store.db.begin(options).unwrap());
     holder.put(&store.tree, b"1", b"11").unwrap();
     waiter.put(&store.tree, b"2", b"21").unwrap();
@@ -50,7 +55,7 @@ fn a_session_interrupter_stops_each_of_its_transactions() {
     let store = store(true);
     let session = Interrupter::new();
     let begin = || {
-        let options = TxnOptions { lock_timeout: None, ..Default::default() };
+        let options = TxnOptions::new().lock_timeout(None);
         let txn = store.db.begin(options).unwrap();
         txn.set_interrupter(&session).unwrap();
         txn
@@ -163,7 +168,7 @@ fn served() -> (Store, Told) {
     let told = server.told.clone();
     let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
     let db = Db::open(dir.path().join("store"), options.lock_hooks(server)).unwrap();
-    let tree = db.create_tree("t", TreeOptions { unique: true, ..Default::default() }).unwrap();
+    let tree = db.create_tree("t", TreeOptions::new().unique(true)).unwrap();
     tree.put(b"1", b"10").unwrap();
     tree.put(b"2", b"20").unwrap();
     (Store { db, tree, _dir: dir }, told)
@@ -171,7 +176,7 @@ fn served() -> (Store, Told) {
 
 fn tagged(store: &Store, tag: u64) -> Txn {
     let isolation = Isolation::RepeatableRead;
-    store.db.begin(TxnOptions { isolation, tag, ..Default::default() }).unwrap()
+    store.db.begin(TxnOptions::new().isolation(isolation).tag(tag)).unwrap()
 }
 
 #[test]
@@ -220,7 +225,8 @@ fn the_server_chooses_the_deadlock_victim() {
 fn gap_locks_do_not_block_transactions_of_settled_order() {
     let (store, told) = served();
     let (scanner, other) = (tagged(&store, 101), tagged(&store, 102));
-    let mut cursor = scanner.scan_locked(&store.tree, .., RowLock::Shared, IfLocked::Wait).unwrap();
+    let mut cursor =
+        scanner.scan_with(&store.tree, .., &ReadOptions::new().lock(RowLock::Shared)).unwrap();
     while cursor.next().unwrap().is_some() {}
     drop(cursor);
     other.insert(&store.tree, b"15", b"").unwrap();
@@ -284,7 +290,7 @@ fn a_slow_server_hook_delays_no_other_wait() {
     };
     let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
     let db = Db::open(dir.path().join("store"), options.lock_hooks(hooks)).unwrap();
-    let tree = db.create_tree("t", TreeOptions { unique: true, ..Default::default() }).unwrap();
+    let tree = db.create_tree("t", TreeOptions::new().unique(true)).unwrap();
     for key in [b"1", b"2", b"3", b"9"] {
         tree.put(key, b"").unwrap();
     }
@@ -293,7 +299,7 @@ fn a_slow_server_hook_delays_no_other_wait() {
     let blocker = store.begin(isolation);
     blocker.put(&store.tree, b"9", b"").unwrap();
     let lock_timeout = Some(Duration::ZERO);
-    let asks = TxnOptions { isolation, lock_timeout, ..Default::default() };
+    let asks = TxnOptions::new().isolation(isolation).lock_timeout(lock_timeout);
     let asks = store.db.begin(asks).unwrap();
     let asked_by_now = || questions.load(Ordering::Relaxed);
     thread::scope(|scope| {
@@ -319,7 +325,8 @@ fn a_slow_server_hook_delays_no_other_wait() {
         drop(goes);
         let (holds, inserts) = (tagged(&store, 1), tagged(&store, 2));
         let range = &b"1"[..]..&b"8"[..];
-        let mut scan = holds.scan_locked(tree, range, RowLock::Shared, IfLocked::Wait).unwrap();
+        let mut scan =
+            holds.scan_with(tree, range, &ReadOptions::new().lock(RowLock::Shared)).unwrap();
         while scan.next().unwrap().is_some() {}
         drop(scan);
         thread::scope(|scope| {
@@ -375,7 +382,7 @@ impl Store {
     fn has_nothing(&self) {
         assert!(self.rows().is_empty());
         self.db.checkpoint().unwrap();
-        assert_eq!(self.db.stats().get("space_temporary_bytes"), Some(0));
+        assert_eq!(self.db.stats().space_temporary_bytes, 0);
         self.is_idle();
     }
 }

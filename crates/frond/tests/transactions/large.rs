@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frond::{Change, Savepoint};
+use frond::{Duplicate, ReadOptions, Savepoint, feed::Change};
 use frond_testkit::{DbEngine, Dice, disk::SimVfs, effort};
 
 use super::*;
@@ -111,7 +111,7 @@ fn step(dice: &mut Dice, txn: &Txn, tree: &Tree, model: &mut Rows) -> Option<Vec
         }
         _ => match txn.insert(tree, &key, b"inserted") {
             Ok(()) => assert_eq!(model.insert(key, b"inserted".to_vec()), None),
-            Err(Error::RowExists { .. }) => assert!(model.contains_key(&key)),
+            Err(Error::DuplicateKey(Duplicate::Row { .. })) => assert!(model.contains_key(&key)),
             Err(error) => panic!("{error}"),
         },
     }
@@ -126,12 +126,12 @@ fn spilling_does_not_change_a_transactions_results() {
         let dir = tempfile::tempdir().unwrap();
         let own_writes_bytes = *dice.pick(&[0, 300, 2 << 10]);
         let mut db = small_store(dir.path(), own_writes_bytes);
-        let unique = TreeOptions { unique: true, ..Default::default() };
+        let unique = TreeOptions::new().unique(true);
         let mut tree = db.create_tree("t", unique).unwrap();
         let mut committed = Rows::new();
         for round in 0..8 {
             let isolation = *dice.pick(&LEVELS);
-            let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+            let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
             let mut model = committed.clone();
             let mut savepoints: Vec<(Savepoint, Rows, Vec<BTreeSet<Vec<u8>>>)> = Vec::new();
             // The statement, and those nested in it.
@@ -340,7 +340,7 @@ fn a_scan_continues_while_its_rows_are_spilled() {
 fn spilled_rows_stay_locked_without_lock_entries() {
     let dir = tempfile::tempdir().unwrap();
     let db = small_store(dir.path(), 4 << 10);
-    let unique = TreeOptions { unique: true, ..Default::default() };
+    let unique = TreeOptions::new().unique(true);
     let tree = db.create_tree("t", unique).unwrap();
     let txn = db.begin(TxnOptions::default()).unwrap();
     for i in 0..5000u32 {
@@ -350,19 +350,24 @@ fn spilled_rows_stay_locked_without_lock_entries() {
     assert!(stats.locks < 1000, "{stats:?}");
     let other = db.begin(TxnOptions::default()).unwrap();
     for i in [0, 17, 4999u32] {
-        let busy = other.get_locked(&tree, &i.to_be_bytes(), RowLock::Shared, IfLocked::NoWait);
+        let busy = other
+            .get_with(
+                &tree,
+                &i.to_be_bytes(),
+                &ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::NoWait),
+            )
+            .map(|row| row.into_value());
         assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
     }
     other.put(&tree, &9000u32.to_be_bytes(), b"free").unwrap();
     // A scan that locks gaps waits for keys that are not visible.
-    let options = TxnOptions { isolation: Isolation::Serializable, ..Default::default() };
+    let options = TxnOptions::new().isolation(Isolation::Serializable);
     let locker = db.begin(options).unwrap();
     let mut cursor = locker
-        .scan_locked(
+        .scan_with(
             &tree,
             &5u32.to_be_bytes()[..]..&9u32.to_be_bytes()[..],
-            RowLock::Shared,
-            IfLocked::NoWait,
+            &ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::NoWait),
         )
         .unwrap();
     assert!(matches!(cursor.next(), Err(Error::LockBusy { .. })));
@@ -374,7 +379,7 @@ fn spilled_rows_stay_locked_without_lock_entries() {
             let key = 17u32.to_be_bytes();
             let waiter = db.begin(TxnOptions::default()).unwrap();
             let found = waiter.insert(&tree, &key, b"second");
-            assert!(matches!(found, Err(Error::RowExists { .. })), "{found:?}");
+            assert!(matches!(found, Err(Error::DuplicateKey(Duplicate::Row { .. }))), "{found:?}");
         });
         while db.lock_waits().is_empty() {
             thread::sleep(Duration::from_millis(1));
@@ -405,7 +410,13 @@ fn spilled_rows_stay_locked_after_a_rollback_to_a_savepoint() {
     txn.rollback_to(&savepoint).unwrap();
     let other = db.begin(TxnOptions::default()).unwrap();
     for key in [&b"read"[..], &7u32.to_be_bytes()] {
-        let busy = other.get_locked(&tree, key, RowLock::Exclusive, IfLocked::NoWait);
+        let busy = other
+            .get_with(
+                &tree,
+                key,
+                &ReadOptions::new().lock(RowLock::Exclusive).if_locked(IfLocked::NoWait),
+            )
+            .map(|row| row.into_value());
         assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
     }
     assert_eq!(txn.get(&tree, b"read").unwrap().as_deref(), Some(&b"5"[..]));

@@ -11,7 +11,7 @@ fn conflict_checks_do_not_read_long_values() {
         store.tree.put(key, &long).unwrap();
     }
     store.db.checkpoint().unwrap();
-    let reads = || store.db.stats().get("store_reads").unwrap();
+    let reads = || store.db.stats().store_reads;
     let begun = || {
         let txn = store.begin(Isolation::Snapshot);
         assert!(txn.get(&store.tree, b"1").unwrap().is_some());

@@ -36,8 +36,8 @@ use std::{
 };
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Error, ErrorKind, IfLocked, Isolation, Options, RowLock,
-    Tree, TreeLock, TreeOptions, Txn, TxnCursor, TxnOptions, operator,
+    Batch, Db, Durability, Error, ErrorKind, IfLocked, Isolation, Options, RowLock, Tree,
+    TreeOptions, Txn, TxnCursor, TxnOptions, check::CheckMode, lock::TreeLock, operator,
 };
 
 const LEVELS: [Isolation; 3] =
@@ -55,7 +55,7 @@ fn store(is_flushed: bool) -> Store {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
     let db = Db::open(dir.path().join("store"), options).unwrap();
-    let tree = db.create_tree("t", TreeOptions { unique: true, ..Default::default() }).unwrap();
+    let tree = db.create_tree("t", TreeOptions::new().unique(true)).unwrap();
     tree.put(b"1", b"10").unwrap();
     tree.put(b"2", b"20").unwrap();
     if is_flushed {
@@ -66,7 +66,7 @@ fn store(is_flushed: bool) -> Store {
 
 impl Store {
     fn begin(&self, isolation: Isolation) -> Txn {
-        self.db.begin(TxnOptions { isolation, ..Default::default() }).unwrap()
+        self.db.begin(TxnOptions::new().isolation(isolation)).unwrap()
     }
 
     fn rows(&self) -> Vec<(String, String)> {

@@ -1,6 +1,7 @@
 //! Many open transactions: what all of them have in memory is bounded.
 
 use super::*;
+use frond::ReadOptions;
 
 /// Each of forty transactions stays below the limit for one; together they would have three times
 /// what the store may have in memory. Promise: P15.
@@ -19,14 +20,19 @@ fn many_open_transactions_share_the_memory_limit() {
         for (writer, txn) in (0..).zip(&txns) {
             txn.put(&tree, &key(writer, row), &[row as u8; 1000]).unwrap();
         }
-        most = most.max(db.stats().get("uncommitted_bytes").unwrap());
+        most = most.max(db.stats().uncommitted_bytes);
     }
     assert!((4 << 20..cache / 2).contains(&most), "{most}");
     // Spilled rows are locked.
     let other = db.begin(TxnOptions::default()).unwrap();
     for row in (0..3500).step_by(97) {
-        let busy =
-            other.get_locked(&tree, &key(row % WRITERS, row), RowLock::Shared, IfLocked::NoWait);
+        let busy = other
+            .get_with(
+                &tree,
+                &key(row % WRITERS, row),
+                &ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::NoWait),
+            )
+            .map(|row| row.into_value());
         assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
     }
     drop(other);
@@ -41,6 +47,6 @@ fn many_open_transactions_share_the_memory_limit() {
         let value = tree.get(&key(writer, 3499)).unwrap();
         assert_eq!(value.is_some(), writer % 2 == 0);
     }
-    assert_eq!(db.stats().get("uncommitted_bytes"), Some(0));
+    assert_eq!(db.stats().uncommitted_bytes, 0);
     db.close().unwrap();
 }

@@ -1,7 +1,8 @@
 //! Rows of which only their own entry is unique: it is checked and inserted in one step, and
 //! concurrent transactions notice no difference.
 
-use frond::{RowConflict, RowEntry};
+use frond::ReadOptions;
+use frond::transaction::{RowConflict, RowEntry};
 
 use super::*;
 
@@ -21,7 +22,10 @@ impl Table {
     fn begin(&self) -> Txn {
         let lock_timeout = Some(Duration::from_millis(20));
         let isolation = Isolation::RepeatableRead;
-        self.store.db.begin(TxnOptions { isolation, lock_timeout, ..Default::default() }).unwrap()
+        self.store
+            .db
+            .begin(TxnOptions::new().isolation(isolation).lock_timeout(lock_timeout))
+            .unwrap()
     }
 
     fn insert(&self, txn: &Txn, id: &str, lock: RowLock) -> frond::Result<Option<RowConflict>> {
@@ -56,7 +60,13 @@ fn an_existing_row_is_locked_as_requested_and_nothing_is_written() {
             assert_eq!(table.insert(&txn, "1", lock).unwrap(), conflict());
             assert!(txn.is_empty(), "nothing was written");
             let tree = &table.store.tree;
-            let shared = other.get_locked(tree, b"1", RowLock::Shared, IfLocked::NoWait);
+            let shared = other
+                .get_with(
+                    tree,
+                    b"1",
+                    &ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::NoWait),
+                )
+                .map(|row| row.into_value());
             assert_eq!(shared.is_ok(), lock == RowLock::Shared, "{lock:?}: {shared:?}");
             let written = other.put(tree, b"1", b"");
             assert!(matches!(written, Err(Error::LockTimeout { .. })), "{written:?}");
@@ -70,7 +80,10 @@ fn an_insert_over_a_shared_row_conflicts_without_waiting() {
     let table = table(false);
     let holders = [table.begin(), table.begin()];
     for holder in &holders {
-        holder.get_for_share(&table.store.tree, b"1").unwrap();
+        holder
+            .get_with(&table.store.tree, b"1", &ReadOptions::new().lock(RowLock::Shared))
+            .map(|row| row.into_value())
+            .unwrap();
     }
     let txn = table.begin();
     txn.set_lock_timeout(Some(Duration::ZERO));
@@ -157,7 +170,7 @@ fn an_insert_waits_for_a_gap_lock() {
     let table = table(false);
     let reader = table.begin();
     let mut scan =
-        reader.scan_locked(&table.store.tree, .., RowLock::Shared, IfLocked::Wait).unwrap();
+        reader.scan_with(&table.store.tree, .., &ReadOptions::new().lock(RowLock::Shared)).unwrap();
     while scan.next().unwrap().is_some() {}
     drop(scan);
     let txn = table.begin();

@@ -1,6 +1,7 @@
 //! Scans that lock gaps, and inserts of others ahead of them: a scan checks for these once, and
 //! again only after an insert (Rule: I33).
 
+use frond::ReadOptions;
 use frond_testkit::DbEngine;
 
 use super::*;
@@ -42,7 +43,13 @@ fn a_locking_scan_waits_for_inserts_ahead_of_it() {
                 let range = &[5][..]..&[30][..];
                 let txn = store.begin(isolation);
                 let lock = (RowLock::Exclusive, IfLocked::NoWait);
-                let mut cursor = txn.scan_locked(&store.tree, range, lock.0, lock.1).unwrap();
+                let mut cursor = txn
+                    .scan_with(
+                        &store.tree,
+                        range,
+                        &ReadOptions::new().lock(lock.0).if_locked(lock.1),
+                    )
+                    .unwrap();
                 if !forward {
                     cursor.seek_last();
                 }

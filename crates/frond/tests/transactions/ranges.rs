@@ -136,7 +136,7 @@ fn a_range_delete_is_undone_by_savepoints_and_deletes_nothing_on_failure() {
         txn.clear_interrupt();
         txn.commit().unwrap();
         assert_eq!(keys(&store.rows()), "12253456");
-        let read_only = TxnOptions { read_only: true, ..Default::default() };
+        let read_only = TxnOptions::new().read_only(true);
         let gone = store.db.begin(read_only).unwrap().delete_range(&store.tree, ..);
         assert!(matches!(gone, Err(Error::InvalidArgument(_))), "{gone:?}");
         store.is_idle();
@@ -163,7 +163,7 @@ fn a_range_delete_may_exceed_memory() {
             }
         }
         db.commit(&mut batch).unwrap();
-        let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+        let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
         // With puts among them, the writes are spilled early.
         for n in (0..1200u32).step_by(3) {
             txn.put(&tree, &key(n), b"own").unwrap();

@@ -1,7 +1,11 @@
 //! Reads with all their options: what they see, what they lock, how they treat others' locks, and
 //! what they unlock.
 
-use frond::{End, Hint, IndexSpec, Layout, Part, ReadOptions, RowRead, Sees, TableSpec};
+use frond::{
+    IndexSpec, ReadOptions, TableSpec,
+    layout::{End, Hint, Layout, Part},
+    transaction::{RowRead, Sees},
+};
 
 use super::*;
 
@@ -15,17 +19,17 @@ const ALONE: Option<RowLock> = Some(RowLock::Exclusive);
 
 /// Options that lock, and read the last committed row where another transaction has it locked.
 fn semi() -> ReadOptions<'static> {
-    ReadOptions { lock: ALONE, if_locked: IfLocked::SemiConsistent, ..Default::default() }
+    ReadOptions::new().lock(ALONE).if_locked(IfLocked::SemiConsistent)
 }
 
 /// Options with a timeout of zero: a lock that is not free at once is an error.
 fn at_once() -> ReadOptions<'static> {
-    ReadOptions { lock: ALONE, wait: Some(Duration::ZERO), ..Default::default() }
+    ReadOptions::new().lock(ALONE).wait(Some(Duration::ZERO))
 }
 
 /// A session whose calls would wait forever.
 fn patient(store: &Store, isolation: Isolation) -> Txn {
-    store.db.begin(TxnOptions { isolation, lock_timeout: None, ..Default::default() }).unwrap()
+    store.db.begin(TxnOptions::new().isolation(isolation).lock_timeout(None)).unwrap()
 }
 
 fn row(value: &str, locked: bool) -> RowRead {
@@ -35,7 +39,13 @@ fn row(value: &str, locked: bool) -> RowRead {
 /// Whether a transaction has locked the row.
 fn is_locked(store: &Store, key: &str) -> bool {
     let other = store.begin(Isolation::ReadCommitted);
-    let met = other.get_locked(&store.tree, key.as_bytes(), RowLock::Exclusive, IfLocked::NoWait);
+    let met = other
+        .get_with(
+            &store.tree,
+            key.as_bytes(),
+            &ReadOptions::new().lock(RowLock::Exclusive).if_locked(IfLocked::NoWait),
+        )
+        .map(|row| row.into_value());
     match met {
         Ok(_) => false,
         Err(Error::LockBusy { .. }) => true,
@@ -66,11 +76,11 @@ fn a_skipping_read_waits_for_an_exclusive_tree_lock() {
     let one = store.begin(Isolation::ReadCommitted);
     one.lock_tree(&store.tree, TreeLock::Exclusive, IfLocked::Wait).unwrap();
     let two = store.begin(Isolation::ReadCommitted);
-    let skips = ReadOptions { if_locked: IfLocked::SkipLocked, ..at_once() };
-    let met = two.read_many(&store.tree, &[b"1", b"2"], &skips);
+    let skips = at_once().if_locked(IfLocked::SkipLocked);
+    let met = two.get_many_with(&store.tree, &[b"1", b"2"], &skips);
     assert!(matches!(met, Err(Error::LockTimeout { .. })), "{met:?}");
     one.rollback();
-    let met = two.read_many(&store.tree, &[b"1", b"2"], &skips).unwrap();
+    let met = two.get_many_with(&store.tree, &[b"1", b"2"], &skips).unwrap();
     assert_eq!(met, [row("10", true), row("20", true)]);
     two.rollback();
 }
@@ -86,9 +96,7 @@ fn a_row_locked_by_another_is_read_as_last_committed() {
             one.put(tree, b"1", b"11").unwrap();
             one.insert(tree, b"3", b"30").unwrap();
             let two = patient(&store, isolation);
-            let look = |key: &[u8]| {
-                two.read(tree, key, &ReadOptions { wait: Some(Duration::ZERO), ..semi() })
-            };
+            let look = |key: &[u8]| two.get_with(tree, key, &semi().wait(Some(Duration::ZERO)));
             assert_eq!(look(b"2").unwrap(), row("20", true));
             if isolation == Isolation::Serializable {
                 // What it decides by must be locked.
@@ -98,9 +106,17 @@ fn a_row_locked_by_another_is_read_as_last_committed() {
                 assert_eq!(look(b"3").unwrap(), RowRead::default());
             }
             // A call without a way to report that waits.
-            let short = TxnOptions { lock_timeout: Some(Duration::ZERO), ..Default::default() };
-            let short = store.db.begin(TxnOptions { isolation, ..short }).unwrap();
-            let met = short.get_locked(tree, b"1", RowLock::Exclusive, IfLocked::SemiConsistent);
+            let short = TxnOptions::new().lock_timeout(Some(Duration::ZERO));
+            let short = store.db.begin(short.isolation(isolation)).unwrap();
+            let met = short
+                .get_with(
+                    tree,
+                    b"1",
+                    &ReadOptions::new()
+                        .lock(RowLock::Exclusive)
+                        .if_locked(IfLocked::SemiConsistent),
+                )
+                .map(|row| row.into_value());
             assert!(matches!(met, Err(Error::LockTimeout { .. })));
             short.rollback();
             one.commit().unwrap();
@@ -122,7 +138,7 @@ fn scans_report_unlocked_rows_and_lock_them_on_request() {
             one.put(tree, b"2", b"21").unwrap();
             one.insert(tree, b"25", b"x").unwrap();
             let two = patient(&store, isolation);
-            let options = ReadOptions { wait: Some(Duration::ZERO), ..semi() };
+            let options = semi().wait(Some(Duration::ZERO));
             let mut cursor = two.scan_with(tree, .., &options).unwrap();
             if !forward {
                 cursor.seek_last();
@@ -223,18 +239,18 @@ fn a_call_waits_up_to_its_own_timeout() {
         let one = store.begin(isolation);
         one.put(tree, b"1", b"11").unwrap();
         let two = patient(&store, isolation);
-        assert!(matches!(two.read(tree, b"1", &at_once()), Err(Error::LockTimeout { .. })));
-        let many = two.read_many(tree, &[b"2", b"1"], &at_once());
+        assert!(matches!(two.get_with(tree, b"1", &at_once()), Err(Error::LockTimeout { .. })));
+        let many = two.get_many_with(tree, &[b"2", b"1"], &at_once());
         assert!(matches!(many, Err(Error::LockTimeout { .. })));
         let mut cursor = two.scan_with(tree, .., &at_once()).unwrap();
         assert!(matches!(cursor.next(), Err(Error::LockTimeout { .. })));
         drop(cursor);
         // A call of a transaction that would not wait waits for as long as the call says.
-        let hasty = TxnOptions { lock_timeout: Some(Duration::ZERO), ..Default::default() };
-        let hasty = store.db.begin(TxnOptions { isolation, ..hasty }).unwrap();
-        let endless = ReadOptions { wait: Some(Duration::MAX), ..at_once() };
+        let hasty = TxnOptions::new().lock_timeout(Some(Duration::ZERO));
+        let hasty = store.db.begin(hasty.isolation(isolation)).unwrap();
+        let endless = at_once().wait(Some(Duration::MAX));
         thread::scope(|scope| {
-            let waits = scope.spawn(|| hasty.read(tree, b"1", &endless).unwrap());
+            let waits = scope.spawn(|| hasty.get_with(tree, b"1", &endless).unwrap());
             store.until_waiting(1);
             one.commit().unwrap();
             assert_eq!(waits.join().unwrap(), row("11", true));
@@ -257,15 +273,15 @@ fn the_newest_value_is_readable_without_a_lock_despite_a_snapshot() {
         // At `Serializable` this has locked it.
         tree.put(b"1", b"11").unwrap();
         reader.put(tree, b"4", b"own").unwrap();
-        let newest = ReadOptions { sees: Sees::Newest, ..Default::default() };
+        let newest = ReadOptions::new().sees(Sees::Newest);
         let locks = isolation == Isolation::Serializable;
-        let read = |key: &[u8]| reader.read(tree, key, &newest).unwrap();
+        let read = |key: &[u8]| reader.get_with(tree, key, &newest).unwrap();
         assert_eq!(read(b"1"), row("11", locks));
         assert_eq!(read(b"4"), row("own", locks));
         let as_level = if locks { "11" } else { "10" };
-        assert_eq!(reader.read(tree, b"1", &Default::default()).unwrap(), row(as_level, locks));
+        assert_eq!(reader.get_with(tree, b"1", &Default::default()).unwrap(), row(as_level, locks));
         let keys = [&b"4"[..], b"1", b"x"];
-        let many = reader.read_many(tree, &keys, &newest).unwrap();
+        let many = reader.get_many_with(tree, &keys, &newest).unwrap();
         let none = RowRead { locked: locks, ..Default::default() };
         assert_eq!(many, [row("own", locks), row("11", locks), none]);
         let mut cursor = reader.scan_with(tree, .., &newest).unwrap();
@@ -288,7 +304,7 @@ fn many_rows_are_locked_in_one_call() {
             let tree = &store.tree;
             let txn = store.begin(isolation);
             let keys = [&b"9"[..], b"2", b"1", b"2"];
-            let found = txn.read_many(tree, &keys, &at_once()).unwrap();
+            let found = txn.get_many_with(tree, &keys, &at_once()).unwrap();
             let none = RowRead { locked: true, ..Default::default() };
             assert_eq!(found, [none, row("20", true), row("10", true), row("20", true)]);
             assert_eq!(locked_of(&store, ["1", "2", "9", "3"]), [true, true, true, false]);
@@ -296,7 +312,7 @@ fn many_rows_are_locked_in_one_call() {
             assert_eq!(locked_of(&store, ["1", "2", "9"]), [false; 3], "all of the call");
             // What was locked before stays locked.
             txn.get_for_update(tree, b"2").unwrap();
-            txn.read_many(tree, &keys, &at_once()).unwrap();
+            txn.get_many_with(tree, &keys, &at_once()).unwrap();
             txn.unlock_last().unwrap();
             assert_eq!(locked_of(&store, ["1", "2", "9"]), [false, true, false]);
             txn.rollback();
@@ -315,10 +331,12 @@ fn a_read_of_many_rows_handles_rows_locked_by_others() {
         let two = patient(&store, isolation);
         let keys = [&b"3"[..], b"2", b"1"];
         let read = |if_locked| {
-            let options = ReadOptions { if_locked, ..at_once() };
-            two.read_many(tree, &keys, &options)
+            let options = at_once().if_locked(if_locked);
+            two.get_many_with(tree, &keys, &options)
         };
-        two.get_for_share(tree, b"0").unwrap();
+        two.get_with(tree, b"0", &ReadOptions::new().lock(RowLock::Shared))
+            .map(|row| row.into_value())
+            .unwrap();
         assert!(matches!(read(IfLocked::Wait), Err(Error::LockTimeout { .. })));
         assert!(matches!(read(IfLocked::NoWait), Err(Error::LockBusy { .. })));
         assert_eq!(locked_of(&store, ["0", "1", "3"]), [true, false, false], "nothing is kept");
@@ -348,9 +366,12 @@ fn rows_are_locked_in_key_order_so_opposite_orders_do_not_deadlock() {
             scope.spawn(move || {
                 for _ in 0..rounds {
                     let txn = patient(store, Isolation::ReadCommitted);
-                    let options = ReadOptions { wait: None, ..at_once() };
+                    let options = at_once().wait(None);
                     assert!(
-                        txn.read_many(tree, &keys, &options).unwrap().iter().all(|row| row.locked)
+                        txn.get_many_with(tree, &keys, &options)
+                            .unwrap()
+                            .iter()
+                            .all(|row| row.locked)
                     );
                     txn.commit().unwrap();
                 }
@@ -372,7 +393,8 @@ fn the_last_row_of_a_cursor_can_be_unlocked() {
             // Own rows are between others' rows, and after them.
             txn.put(tree, b"15", b"own").unwrap();
             txn.put(tree, if forward { b"5" } else { b"0" }, b"own").unwrap();
-            let mut cursor = txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+            let mut cursor =
+                txn.scan_with(tree, .., &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
             if !forward {
                 cursor.seek_last();
             }
@@ -415,7 +437,8 @@ fn rows_deleted_while_a_scan_waited_are_unlocked_at_read_committed() {
         let one = store.begin(isolation);
         one.delete(tree, b"1").unwrap();
         let two = patient(&store, isolation);
-        let mut cursor = two.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+        let mut cursor =
+            two.scan_with(tree, .., &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
         thread::scope(|scope| {
             let waits = scope.spawn(|| text(cursor.next().unwrap().unwrap().0));
             store.until_waiting(1);
@@ -437,14 +460,22 @@ fn an_index_entry_and_its_row_are_unlocked_together() {
         index.put(b"10", b"1").unwrap();
         index.put(b"20", b"2").unwrap();
         let txn = store.begin(isolation);
-        let mut cursor = txn.scan_locked(&index, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
-        let with_last = ReadOptions { with_last: true, ..at_once() };
+        let mut cursor =
+            txn.scan_with(&index, .., &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
+        let with_last = at_once().with_last(true);
         let is_free = |key: &[u8]| {
             let other = store.begin(Isolation::ReadCommitted);
-            other.get_locked(&index, key, RowLock::Exclusive, IfLocked::NoWait).is_ok()
+            other
+                .get_with(
+                    &index,
+                    key,
+                    &ReadOptions::new().lock(RowLock::Exclusive).if_locked(IfLocked::NoWait),
+                )
+                .map(|row| row.into_value())
+                .is_ok()
         };
         let entry = cursor.next().unwrap().map(|(_, key)| key.to_vec()).unwrap();
-        assert_eq!(txn.read(&store.tree, &entry, &with_last).unwrap(), row("10", true));
+        assert_eq!(txn.get_with(&store.tree, &entry, &with_last).unwrap(), row("10", true));
         assert!(!is_free(b"10") && is_locked(&store, "1"));
         txn.unlock_last().unwrap();
         assert!(is_free(b"10") && !is_locked(&store, "1"));
@@ -452,7 +483,7 @@ fn an_index_entry_and_its_row_are_unlocked_together() {
         let other = store.begin(Isolation::ReadCommitted);
         other.get_for_update(&store.tree, b"2").unwrap();
         let entry = cursor.next().unwrap().map(|(_, key)| key.to_vec()).unwrap();
-        assert!(txn.read(&store.tree, &entry, &with_last).is_err());
+        assert!(txn.get_with(&store.tree, &entry, &with_last).is_err());
         assert!(!is_free(b"20"));
         txn.unlock_last().unwrap();
         assert!(is_free(b"20"));
@@ -493,7 +524,7 @@ fn a_table_unlocks_a_row_found_through_an_index() {
     assert_eq!(locks(), 1);
     drop(scan);
     // A row that cannot be read without a lock is waited for.
-    let short = TxnOptions { lock_timeout: Some(Duration::ZERO), ..Default::default() };
+    let short = TxnOptions::new().lock_timeout(Some(Duration::ZERO));
     let short = store.db.begin(short).unwrap();
     let mut scan =
         index.scan_locked(&short, .., RowLock::Shared, IfLocked::SemiConsistent).unwrap();
@@ -509,7 +540,7 @@ fn projections_work_for_locked_and_unlocked_rows() {
     for is_flushed in [false, true] {
         let store = store(false);
         let layout = Layout::new(vec![Part::Fixed(1, Hint::None), Part::Var(End::Rest)]);
-        let options = TreeOptions { value_layout: Some(layout), ..Default::default() };
+        let options = TreeOptions::new().value_layout(layout);
         let tree = store.db.create_tree("parts", options).unwrap();
         tree.put(b"1", b"abc").unwrap();
         tree.put(b"2", b"def").unwrap();
@@ -520,13 +551,13 @@ fn projections_work_for_locked_and_unlocked_rows() {
         let one = store.begin(Isolation::ReadCommitted);
         one.put(&tree, b"1", b"xyz").unwrap();
         let two = store.begin(Isolation::ReadCommitted);
-        let plain = ReadOptions { projection: Some(&parts), ..Default::default() };
-        let semi = ReadOptions { projection: Some(&parts), ..semi() };
-        for options in [plain, ReadOptions { sees: Sees::Newest, ..plain }, semi] {
+        let plain = ReadOptions::new().projection(&parts);
+        let semi = semi().projection(&parts);
+        for options in [plain, plain.sees(Sees::Newest), semi] {
             let locks = options.lock.is_some();
-            assert_eq!(two.read(&tree, b"1", &options).unwrap(), row("bc", false));
-            assert_eq!(two.read(&tree, b"2", &options).unwrap(), row("ef", locks));
-            let many = two.read_many(&tree, &[b"2", b"1"], &options).unwrap();
+            assert_eq!(two.get_with(&tree, b"1", &options).unwrap(), row("bc", false));
+            assert_eq!(two.get_with(&tree, b"2", &options).unwrap(), row("ef", locks));
+            let many = two.get_many_with(&tree, &[b"2", b"1"], &options).unwrap();
             assert_eq!(many, [row("ef", locks), row("bc", false)]);
             let mut cursor = two.scan_with(&tree, .., &options).unwrap();
             let expected = [("1", "bc", false), ("2", "ef", locks)];
@@ -538,13 +569,13 @@ fn projections_work_for_locked_and_unlocked_rows() {
         one.commit().unwrap();
         assert_eq!(cursor.relock(None).unwrap(), Some((&b"1"[..], &b"yz"[..])));
         drop(cursor);
-        let own = ReadOptions { projection: Some(&parts), ..at_once() };
-        assert_eq!(two.read(&tree, b"1", &own).unwrap(), row("yz", true));
+        let own = at_once().projection(&parts);
+        assert_eq!(two.get_with(&tree, b"1", &own).unwrap(), row("yz", true));
         two.put(&tree, b"2", b"short").unwrap();
-        assert_eq!(two.read(&tree, b"2", &plain).unwrap(), row("hort", false));
+        assert_eq!(two.get_with(&tree, b"2", &plain).unwrap(), row("hort", false));
         // Parts of another tree are refused for this one.
-        assert!(two.read(&store.tree, b"1", &plain).is_err());
-        assert!(two.read_many(&store.tree, &[b"1"], &plain).is_err());
+        assert!(two.get_with(&store.tree, b"1", &plain).is_err());
+        assert!(two.get_many_with(&store.tree, &[b"1"], &plain).is_err());
         assert!(two.scan_with(&store.tree, .., &plain).is_err());
         two.rollback();
     }
@@ -555,7 +586,7 @@ fn projections_work_for_locked_and_unlocked_rows() {
 fn a_row_without_the_projected_parts_is_not_kept_locked() {
     let store = store(false);
     let layout = Layout::new(vec![Part::Fixed(1, Hint::None), Part::Var(End::Rest)]);
-    let options = TreeOptions { value_layout: Some(layout), ..Default::default() };
+    let options = TreeOptions::new().value_layout(layout);
     let tree = store.db.create_tree("parts", options).unwrap();
     tree.put(b"1", b"abc").unwrap();
     tree.put(b"empty", b"").unwrap();
@@ -563,15 +594,15 @@ fn a_row_without_the_projected_parts_is_not_kept_locked() {
     let locks = || store.db.lock_stats().locks;
     for isolation in ALL {
         for with_last in [false, true] {
-            let options = ReadOptions { projection: Some(&parts), with_last, ..at_once() };
+            let options = at_once().projection(&parts).with_last(with_last);
             let txn = store.begin(isolation);
             let misfit = |txn: &Txn| {
-                let read = txn.read(&tree, b"empty", &options);
+                let read = txn.get_with(&tree, b"empty", &options);
                 assert!(matches!(read, Err(Error::InvalidArgument(_))), "{read:?}");
             };
             misfit(&txn);
             assert_eq!(locks(), 0, "{isolation:?}");
-            assert_eq!(txn.read(&tree, b"1", &options).unwrap(), row("bc", true));
+            assert_eq!(txn.get_with(&tree, b"1", &options).unwrap(), row("bc", true));
             misfit(&txn);
             assert_eq!(locks(), 1, "{isolation:?}");
             txn.get_for_update(&tree, b"empty").unwrap();

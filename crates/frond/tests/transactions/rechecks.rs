@@ -1,7 +1,7 @@
 //! Scans that lock rows which they had read before: they see a commit to their tree, and commits to
 //! other trees cost nothing (Rule: I46).
 
-use frond::{Tuning, Xid};
+use frond::{ReadOptions, internals::Tuning, transaction::Xid};
 use frond_testkit::DbEngine;
 
 use super::*;
@@ -45,16 +45,16 @@ fn create(db: &Db, name: &str) -> Tree {
 
 impl Two {
     fn begin(&self, isolation: Isolation) -> Txn {
-        self.db.begin(TxnOptions { isolation, ..Default::default() }).unwrap()
+        self.db.begin(TxnOptions::new().isolation(isolation)).unwrap()
     }
 
     fn looked_again(&self) -> u64 {
-        self.db.stats().get("locked_rows_looked_again").unwrap()
+        self.db.stats().locked_rows_looked_again
     }
 }
 
 fn scan<'t>(txn: &'t Txn, tree: &Tree) -> TxnCursor<'t> {
-    txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap()
+    txn.scan_with(tree, .., &ReadOptions::new().lock(RowLock::Exclusive)).unwrap()
 }
 
 /// The remaining rows of a scan, in its direction.
@@ -126,7 +126,7 @@ fn a_scan_sees_commits_to_rows_it_had_read_ahead() {
             let Two { db, tree, other, .. } = &two;
             let txn = two.begin(Isolation::ReadCommitted);
             let mut cursor = txn
-                .scan_locked(tree, &[0][..]..&[6][..], RowLock::Exclusive, IfLocked::Wait)
+                .scan_with(tree, &[0][..]..&[6][..], &ReadOptions::new().lock(RowLock::Exclusive))
                 .unwrap();
             let first = match forward {
                 true => cursor.next(),

@@ -1,9 +1,11 @@
 //! Rows with all their entries in one call: what conflicts, what stays locked, and that nothing is
 //! half done.
 
+use frond::Duplicate;
+use frond::ReadOptions;
 use std::collections::BTreeMap;
 
-use frond::{RowChange, RowConflict, RowEntry};
+use frond::transaction::{RowChange, RowConflict, RowEntry};
 use frond_testkit::{Dice, effort};
 
 use super::*;
@@ -19,9 +21,8 @@ struct Table {
 
 fn table() -> Table {
     let store = store(false);
-    let tree = |name: &str, unique| {
-        store.db.create_tree(name, TreeOptions { unique, ..Default::default() }).unwrap()
-    };
+    let tree =
+        |name: &str, unique| store.db.create_tree(name, TreeOptions::new().unique(unique)).unwrap();
     let (rows, names, groups) = (tree("rows", true), tree("names", true), tree("groups", false));
     Table { rows, names, groups, db: store.db.clone(), _dir: store._dir }
 }
@@ -35,11 +36,9 @@ fn keys(id: u8, (name, group): Row) -> [(Vec<u8>, Vec<u8>); 3] {
 
 impl Table {
     fn begin(&self) -> Txn {
-        let options = TxnOptions {
-            isolation: Isolation::RepeatableRead,
-            lock_timeout: Some(Duration::from_millis(20)),
-            ..Default::default()
-        };
+        let options = TxnOptions::new()
+            .isolation(Isolation::RepeatableRead)
+            .lock_timeout(Some(Duration::from_millis(20)));
         self.db.begin(options).unwrap()
     }
 
@@ -139,7 +138,13 @@ fn the_first_conflict_is_reported_and_locked_as_requested() {
         let conflict = table.insert(&txn, 3, (20, 6), lock).unwrap();
         assert_eq!(conflict, Some(RowConflict { index: 1, value: vec![2] }));
         assert!(txn.is_empty(), "nothing was written");
-        let shared = other.get_locked(&table.names, &[20], RowLock::Shared, IfLocked::NoWait);
+        let shared = other
+            .get_with(
+                &table.names,
+                &[20],
+                &ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::NoWait),
+            )
+            .map(|row| row.into_value());
         assert_eq!(shared.is_ok(), lock == RowLock::Shared, "{lock:?}: {shared:?}");
         let written = other.put(&table.names, &[20], b"");
         assert!(matches!(written, Err(Error::LockTimeout { .. })), "{written:?}");
@@ -286,7 +291,13 @@ fn a_row_may_have_several_entries_in_one_tree() {
     txn.insert(&table.rows, &[8], b"").unwrap();
     txn.unlock_last().unwrap();
     let busy = |key: u8| {
-        let met = other.get_locked(&table.rows, &[key], RowLock::Exclusive, IfLocked::NoWait);
+        let met = other
+            .get_with(
+                &table.rows,
+                &[key],
+                &ReadOptions::new().lock(RowLock::Exclusive).if_locked(IfLocked::NoWait),
+            )
+            .map(|row| row.into_value());
         matches!(met, Err(Error::LockBusy { .. }))
     };
     assert!(busy(8) && busy(9));
@@ -320,17 +331,29 @@ fn a_locking_read_of_an_absent_key_blocks_only_its_insertion() {
             let Store { db, tree, .. } = &store;
             let now = |isolation| {
                 let lock_timeout = Some(Duration::ZERO);
-                db.begin(TxnOptions { isolation, lock_timeout, ..Default::default() }).unwrap()
+                db.begin(TxnOptions::new().isolation(isolation).lock_timeout(lock_timeout)).unwrap()
             };
             let (reader, other) = (now(isolation), now(Isolation::ReadCommitted));
-            assert_eq!(reader.get_for_share(tree, b"15").unwrap(), None);
+            assert_eq!(
+                reader
+                    .get_with(tree, b"15", &ReadOptions::new().lock(RowLock::Shared))
+                    .map(|row| row.into_value())
+                    .unwrap(),
+                None
+            );
             let refused = other.insert(tree, b"15", b"");
             assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
             for beside in [&b"14"[..], b"15\0", b"16"] {
                 other.insert(tree, beside, b"").unwrap();
             }
             other.commit().unwrap();
-            assert_eq!(reader.get_for_share(tree, b"15").unwrap(), None);
+            assert_eq!(
+                reader
+                    .get_with(tree, b"15", &ReadOptions::new().lock(RowLock::Shared))
+                    .map(|row| row.into_value())
+                    .unwrap(),
+                None
+            );
             thread::scope(|scope| {
                 let batch = scope.spawn(|| {
                     let mut batch = Batch::new();
@@ -342,7 +365,10 @@ fn a_locking_read_of_an_absent_key_blocks_only_its_insertion() {
                 reader.insert(tree, b"15", b"first").unwrap();
                 reader.commit().unwrap();
                 let late = batch.join().unwrap();
-                assert!(matches!(late, Err(Error::KeyExists { .. })), "{late:?}");
+                assert!(
+                    matches!(late, Err(Error::DuplicateKey(Duplicate::InBatch { .. }))),
+                    "{late:?}"
+                );
             });
             store.is_idle();
         }

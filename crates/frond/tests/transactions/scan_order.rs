@@ -49,7 +49,7 @@ fn a_locking_scan_does_not_go_back_past_an_own_row() {
                     txn.delete(tree, b"6").unwrap();
                 }
                 let mut cursor =
-                    txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+                    txn.scan_with(tree, .., &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
                 if !forward {
                     cursor.seek_last();
                 }
@@ -113,7 +113,7 @@ fn scan_among_writes(seed: u64, isolation: Isolation, forward: bool, locks: bool
     if dice.below(2) == 0 {
         db.checkpoint().unwrap();
     }
-    let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+    let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
     txn.set_lock_timeout(Some(Duration::ZERO));
     let own_write = |dice: &mut Dice, quiet: &mut BTreeMap<Vec<u8>, Vec<u8>>| {
         let key = key(dice.below(KEYS));
@@ -136,7 +136,7 @@ fn scan_among_writes(seed: u64, isolation: Isolation, forward: bool, locks: bool
     // once deleted.
     let mut touched = BTreeSet::new();
     let lock = locks.then_some(RowLock::Exclusive);
-    let options = ReadOptions { lock, ..Default::default() };
+    let options = ReadOptions::new().lock(lock);
     let mut cursor = txn.scan_with(&tree, .., &options).unwrap();
     if !forward {
         cursor.seek_last();

@@ -1,8 +1,9 @@
 //! Locking scans, and the levels that depend on them.
 
+use frond::ReadOptions;
 use frond_testkit::{DbEngine, disk::SimVfs};
 
-use frond::{End, Hint, Layout, Part};
+use frond::layout::{End, Hint, Layout, Part};
 
 use super::*;
 
@@ -28,8 +29,9 @@ fn nothing_is_inserted_into_a_range_scanned_under_locks() {
                 let one = store.begin(isolation);
                 let scan = |one: &Txn| {
                     let range = &b"1"[..]..&b"5"[..];
-                    let mut cursor =
-                        one.scan_locked(tree, range, RowLock::Shared, IfLocked::Wait).unwrap();
+                    let mut cursor = one
+                        .scan_with(tree, range, &ReadOptions::new().lock(RowLock::Shared))
+                        .unwrap();
                     if forward {
                         return keys(&mut cursor);
                     }
@@ -41,11 +43,9 @@ fn nothing_is_inserted_into_a_range_scanned_under_locks() {
                     found
                 };
                 assert_eq!(scan(&one), ["1", "2"]);
-                let quick = TxnOptions {
-                    isolation,
-                    lock_timeout: Some(Duration::from_millis(5)),
-                    ..Default::default()
-                };
+                let quick = TxnOptions::new()
+                    .isolation(isolation)
+                    .lock_timeout(Some(Duration::from_millis(5)));
                 let two = db.begin(quick).unwrap();
                 for inside in [&b"1"[..], b"15", b"2", b"4", b"1\0"] {
                     let refused = two.put(tree, inside, b"").unwrap_err();
@@ -89,8 +89,9 @@ fn a_locking_scan_waits_for_uncommitted_writes() {
                 let second = scope.spawn(|| {
                     let two = store.begin(isolation);
                     let range = &b"1"[..]..;
-                    let mut cursor =
-                        two.scan_locked(tree, range, RowLock::Exclusive, IfLocked::Wait).unwrap();
+                    let mut cursor = two
+                        .scan_with(tree, range, &ReadOptions::new().lock(RowLock::Exclusive))
+                        .unwrap();
                     let found = keys(&mut cursor);
                     drop(cursor);
                     two.commit().unwrap();
@@ -119,7 +120,14 @@ fn locked_rows_are_skipped_on_request() {
         let one = store.begin(isolation);
         assert!(one.get_for_update(tree, b"2").unwrap().is_some());
         let two = store.begin(isolation);
-        let scan = |if_locked| two.scan_locked(tree, .., RowLock::Exclusive, if_locked).unwrap();
+        let scan = |if_locked| {
+            two.scan_with(
+                tree,
+                ..,
+                &ReadOptions::new().lock(RowLock::Exclusive).if_locked(if_locked),
+            )
+            .unwrap()
+        };
         let mut skipping = scan(IfLocked::SkipLocked);
         assert_eq!(keys(&mut skipping), ["1", "3"]);
         let mut failing = scan(IfLocked::NoWait);
@@ -144,8 +152,7 @@ fn serializable_transactions_show_no_write_skew() {
             for own in ["1", "2"] {
                 let (begin, refused) = (&begin, &refused);
                 scope.spawn(move || {
-                    let options =
-                        TxnOptions { isolation: Isolation::Serializable, ..Default::default() };
+                    let options = TxnOptions::new().isolation(Isolation::Serializable);
                     let mut tries = 0;
                     db.transact_with(options, |txn| {
                         tries += 1;
@@ -189,7 +196,7 @@ fn a_scan_locks_no_further_than_it_was_read() {
     let mut cursor = one.scan(tree, ..).unwrap();
     assert_eq!(text(cursor.next().unwrap().unwrap().0), "1");
     assert_eq!(text(cursor.next().unwrap().unwrap().0), "2");
-    let quick = TxnOptions { lock_timeout: Some(Duration::from_millis(5)), ..Default::default() };
+    let quick = TxnOptions::new().lock_timeout(Some(Duration::from_millis(5)));
     let two = db.begin(quick).unwrap();
     assert!(two.put(tree, b"2", b"").is_err() && two.put(tree, b"0", b"").is_err());
     two.put(tree, b"3", b"").unwrap();
@@ -212,8 +219,7 @@ fn repeated_locking_scans_return_the_same_count() {
         for writer in 0..3u32 {
             scope.spawn(move || {
                 for n in 0..60u32 {
-                    let options =
-                        TxnOptions { isolation: Isolation::Serializable, ..Default::default() };
+                    let options = TxnOptions::new().isolation(Isolation::Serializable);
                     db.transact_with(options, |txn| {
                         let before = txn.get_for_update(tree, b"count")?.unwrap();
                         let rows = {
@@ -238,13 +244,12 @@ fn repeated_locking_scans_return_the_same_count() {
         }
         scope.spawn(move || {
             for _ in 0..40 {
-                let options =
-                    TxnOptions { isolation: Isolation::RepeatableRead, ..Default::default() };
+                let options = TxnOptions::new().isolation(Isolation::RepeatableRead);
                 let rows = db.transact_with(options, |txn| {
                     let count = |txn: &Txn| -> frond::Result<usize> {
                         let range = ..&b"count"[..];
                         let mut cursor =
-                            txn.scan_locked(tree, range, RowLock::Shared, IfLocked::Wait)?;
+                            txn.scan_with(tree, range, &ReadOptions::new().lock(RowLock::Shared))?;
                         let mut rows = 0;
                         while cursor.next()?.is_some() {
                             rows += 1;
@@ -276,7 +281,7 @@ fn a_row_lock_holder_writes_its_row_within_a_locked_gap() {
             let scan = scope.spawn(|| {
                 let two = store.begin(isolation);
                 let mut cursor =
-                    two.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+                    two.scan_with(tree, .., &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
                 keys(&mut cursor)
             });
             store.until_waiting(1);
@@ -309,7 +314,13 @@ fn a_queue_read_with_skip_locked_has_no_deadlocks() {
                         let txn = store.begin(isolation);
                         let range = &b"a"[..]..;
                         let mut cursor = txn
-                            .scan_locked(tree, range, RowLock::Exclusive, IfLocked::SkipLocked)
+                            .scan_with(
+                                tree,
+                                range,
+                                &ReadOptions::new()
+                                    .lock(RowLock::Exclusive)
+                                    .if_locked(IfLocked::SkipLocked),
+                            )
                             .unwrap();
                         let Some(key) = cursor.next().unwrap().map(|(key, _)| key.to_vec()) else {
                             break;
@@ -338,7 +349,13 @@ fn an_own_row_is_returned_before_a_row_locked_by_another() {
         assert!(one.get_for_update(tree, b"2").unwrap().is_some());
         let two = store.begin(isolation);
         two.put(tree, b"15", b"").unwrap();
-        let mut cursor = two.scan_locked(tree, .., RowLock::Exclusive, IfLocked::NoWait).unwrap();
+        let mut cursor = two
+            .scan_with(
+                tree,
+                ..,
+                &ReadOptions::new().lock(RowLock::Exclusive).if_locked(IfLocked::NoWait),
+            )
+            .unwrap();
         assert_eq!(text(cursor.next().unwrap().unwrap().0), "1");
         assert_eq!(text(cursor.next().unwrap().unwrap().0), "15");
         assert!(matches!(cursor.next(), Err(Error::LockBusy { .. })));
@@ -361,14 +378,14 @@ fn a_reinserted_row_stays_deleted_after_a_second_delete() {
     let engine = DbEngine::tiny(Durability::Lazy);
     let options = Options::new().env(SimVfs::new().env(0)).cache_size(engine.cache_bytes);
     let db = Db::open("/store", options.tuning(engine.tuning)).unwrap();
-    let unique = TreeOptions { unique: true, ..Default::default() };
+    let unique = TreeOptions::new().unique(true);
     let [tree, other] = ["t", "other"].map(|name| db.create_tree(name, unique.clone()).unwrap());
     tree.put(b"row", b"old").unwrap();
     db.checkpoint().unwrap();
     db.transact(|txn| txn.delete(&tree, b"row")).unwrap();
     db.transact(|txn| txn.insert(&tree, b"row", b"new")).unwrap();
     // The memtable is full, and nothing applies it.
-    let is_frozen = || db.stats().get("memtables_frozen") > Some(0);
+    let is_frozen = || db.stats().memtables_frozen > 0;
     for number in 0u32.. {
         if is_frozen() {
             break;
@@ -395,7 +412,7 @@ fn projected_parts_are_the_same_from_every_source() {
     ]);
     let (key_layout, value_layout) = (Some(Layout::default()), Some(value_layout));
     let tree = db
-        .create_tree("t", TreeOptions { key_layout, value_layout, ..Default::default() })
+        .create_tree("t", TreeOptions::new().key_layout(key_layout).value_layout(value_layout))
         .unwrap();
     let value = |row: u32, text: &str| {
         let (length, row) = ([text.len() as u8], row.to_be_bytes());
@@ -417,7 +434,7 @@ fn projected_parts_are_the_same_from_every_source() {
         Isolation::Serializable,
     ] {
         for writes in [false, true] {
-            let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+            let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
             let early = txn.scan(&tree, ..).unwrap().project(&parts).unwrap();
             let whole = txn.scan(&tree, ..).unwrap();
             if writes {
@@ -491,8 +508,15 @@ fn a_locking_snapshot_scan_conflicts_with_deleted_rows() {
                 }
                 own.map_or(Ok(()), |own: &str| one.put(tree, own.as_bytes(), b"own")).unwrap();
                 let range = &b"1"[..]..end.as_bytes();
-                let mut cursor =
-                    one.scan_locked(tree, range, RowLock::Exclusive, IfLocked::SkipLocked).unwrap();
+                let mut cursor = one
+                    .scan_with(
+                        tree,
+                        range,
+                        &ReadOptions::new()
+                            .lock(RowLock::Exclusive)
+                            .if_locked(IfLocked::SkipLocked),
+                    )
+                    .unwrap();
                 if !forward {
                     cursor.seek_last();
                 }
@@ -545,7 +569,13 @@ fn reads_of_a_statement_see_one_snapshot() {
         assert_eq!(seen(&one), "12", "its first read");
         set(b"13");
         assert_eq!(seen(&one), "12");
-        assert_eq!(one.get_for_share(tree, b"2").unwrap().unwrap(), b"20");
+        assert_eq!(
+            one.get_with(tree, b"2", &ReadOptions::new().lock(RowLock::Shared))
+                .map(|row| row.into_value())
+                .unwrap()
+                .unwrap(),
+            b"20"
+        );
         assert_eq!(one.get_for_update(tree, b"1").unwrap().unwrap(), b"13");
         assert_eq!(seen(&one), "12");
         one.rollback_statement().unwrap();
@@ -570,7 +600,9 @@ fn an_open_scan_returns_rows_restored_by_a_savepoint() {
                 txn.put(&store.tree, key.as_bytes(), b"own").unwrap();
             }
             let mut cursor = match locks {
-                true => txn.scan_locked(&store.tree, .., RowLock::Shared, IfLocked::Wait).unwrap(),
+                true => txn
+                    .scan_with(&store.tree, .., &ReadOptions::new().lock(RowLock::Shared))
+                    .unwrap(),
                 false => txn.scan(&store.tree, ..).unwrap(),
             };
             if !forward {

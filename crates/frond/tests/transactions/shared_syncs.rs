@@ -7,7 +7,7 @@ use std::{
     sync::Mutex,
 };
 
-use frond::io::{Env, File, OpenMode, Vfs};
+use frond::internals::io::{Env, File, OpenMode, Vfs};
 use frond_testkit::disk::{CrashOptions, DiskState, SimVfs, crash_states};
 
 use super::*;

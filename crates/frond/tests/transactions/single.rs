@@ -1,6 +1,8 @@
 //! What a single transaction sees and leaves behind, whatever others have committed.
 
 use super::*;
+use frond::Duplicate;
+use frond::ReadOptions;
 
 #[test]
 fn uncommitted_writes_are_visible_only_to_their_transaction() {
@@ -24,7 +26,7 @@ fn uncommitted_writes_are_visible_only_to_their_transaction() {
             assert_eq!(own.remove(0).1.len(), 100_000);
             assert_eq!(own, pairs(&[("1", "11!"), ("3", "30"), ("4", "40")]));
             let refused = txn.insert(tree, b"3", b"31").unwrap_err();
-            assert!(matches!(refused, Error::RowExists { .. }), "{refused}");
+            assert!(matches!(refused, Error::DuplicateKey(Duplicate::Row { .. })), "{refused}");
             txn.insert(tree, b"2", b"22").unwrap();
 
             assert_eq!(store.rows(), pairs(&[("1", "10"), ("2", "20")]));
@@ -156,7 +158,10 @@ fn flushing_other_rows_causes_no_snapshot_conflict() {
     db.checkpoint().unwrap();
     txn.put(tree, b"1", b"11").unwrap();
     assert_eq!(txn.get_for_update(tree, b"2").unwrap().as_deref(), Some(&b"20"[..]));
-    let unseen = txn.get_for_share(tree, b"3").unwrap_err();
+    let unseen = txn
+        .get_with(tree, b"3", &ReadOptions::new().lock(RowLock::Shared))
+        .map(|row| row.into_value())
+        .unwrap_err();
     assert!(matches!(unseen, Error::Conflict { .. }), "{unseen}");
 }
 
@@ -282,7 +287,7 @@ fn a_rollback_beyond_a_scans_start_ends_the_scan() {
 fn a_read_only_transaction_neither_writes_nor_locks() {
     let store = store(true);
     let Store { db, tree, .. } = &store;
-    let txn = db.begin(TxnOptions { read_only: true, ..Default::default() }).unwrap();
+    let txn = db.begin(TxnOptions::new().read_only(true)).unwrap();
     assert_eq!(get(&txn, tree, "1").as_deref(), Some("10"));
     tree.put(b"1", b"11").unwrap();
     assert_eq!(get(&txn, tree, "1").as_deref(), Some("10"));
@@ -411,13 +416,14 @@ fn snapshots_are_listed_under_their_transaction() {
     };
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
         let txn = store.begin(isolation);
-        let mut scan = txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+        let mut scan =
+            txn.scan_with(tree, .., &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
         assert!(scan.next().unwrap().is_some());
         assert_eq!(held(), [(txn.id(), true, true)], "{isolation:?}");
         drop(scan);
         txn.rollback();
         let txn = store.begin(isolation);
-        let newest = frond::ReadOptions { sees: frond::Sees::Newest, ..Default::default() };
+        let newest = frond::ReadOptions::new().sees(frond::transaction::Sees::Newest);
         let scan = txn.scan_with(tree, .., &newest).unwrap();
         assert_eq!(held(), [(txn.id(), false, true)], "{isolation:?}");
         drop(scan);

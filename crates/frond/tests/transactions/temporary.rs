@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use frond::{RowCount, Savepoint, TemporaryEntry, TemporaryTree, Xid};
+use frond::{
+    Duplicate, RowCount, Savepoint, TemporaryTree,
+    transaction::{TemporaryEntry, Xid},
+};
 use frond_testkit::{Dice, effort};
 
 use super::{large::small_store, *};
@@ -128,7 +131,7 @@ fn temporary_trees_follow_commits_and_rollbacks() {
                 }
                 15..=17 if which < 2 => match trees[which].insert(txn, &key, &value) {
                     Ok(()) => assert!(rows[which].insert(key, value).is_none(), "{what}"),
-                    Err(Error::RowExists { .. }) => {
+                    Err(Error::DuplicateKey(Duplicate::Row { .. })) => {
                         assert!(rows[which].contains_key(&key), "{what}");
                     }
                     Err(other) => panic!("{what}: {other}"),
@@ -211,7 +214,7 @@ fn one_transaction_at_a_time_writes_a_temporary_tree() {
     let refused = tree.put(&other, b"b", b"2");
     assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{refused:?}");
     assert!(tree.clear().is_err());
-    let reads = TxnOptions { read_only: true, ..TxnOptions::default() };
+    let reads = TxnOptions::new().read_only(true);
     assert!(tree.put(&db.begin(reads).unwrap(), b"b", b"2").is_err());
     // A session sees what it has written, in reads without the transaction too.
     assert_eq!(tree.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
@@ -230,7 +233,10 @@ fn one_transaction_at_a_time_writes_a_temporary_tree() {
     // The tree keeps its store open, and can be used until it is dropped.
     let txn = db.begin(TxnOptions::default()).unwrap();
     assert!(matches!(tree.insert(&txn, b"c", b"1"), Ok(())));
-    assert!(matches!(tree.insert(&txn, b"c", b"1"), Err(Error::RowExists { .. })));
+    assert!(matches!(
+        tree.insert(&txn, b"c", b"1"),
+        Err(Error::DuplicateKey(Duplicate::Row { .. }))
+    ));
     txn.commit().unwrap();
 }
 

@@ -74,7 +74,7 @@ impl Connection for FrondConnection<'_> {
             Begin::Read | Begin::Write => {
                 let read_only = what == Begin::Read;
                 let durability = self.durability;
-                let options = TxnOptions { read_only, durability, ..TxnOptions::default() };
+                let options = TxnOptions::new().read_only(read_only).durability(durability);
                 Open::Txn(self.db.begin(options).map_err(stop)?)
             }
         };

@@ -4,7 +4,10 @@
 
 mod connection;
 
-use frond::{ColumnOf, ColumnUse, Db, Options, Tree, TreeColumns, TreeOptions};
+use frond::{
+    Db, Options, Tree, TreeOptions,
+    check::{ColumnOf, ColumnUse, TreeColumns},
+};
 
 use super::{Clients, Connection, Counter, Durability, Failure, PartSize, Result, Setup, Target};
 use crate::layout;
@@ -58,12 +61,10 @@ impl Frond {
         let mut trees = Vec::new();
         for table in &setup.tables {
             for (keyspace, name) in table.keyspaces().iter().enumerate() {
-                let options = TreeOptions {
-                    unique: keyspace == 0 && setup.unique,
-                    key_layout: Some(layout::key(table, keyspace)),
-                    value_layout: layout::value(table, keyspace),
-                    ..TreeOptions::default()
-                };
+                let options = TreeOptions::new()
+                    .unique(keyspace == 0 && setup.unique)
+                    .key_layout(layout::key(table, keyspace))
+                    .value_layout(layout::value(table, keyspace));
                 trees.push(db.create_tree(name, options)?);
             }
         }

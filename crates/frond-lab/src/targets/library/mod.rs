@@ -42,11 +42,11 @@ fn class(durability: Durability) -> i32 {
 }
 
 /// Converts the parts of a layout to those of the C API.
-fn parts(layout: &frond::Layout) -> Vec<Part> {
-    let of = |part: &frond::Part| match *part {
-        frond::Part::Fixed(width, hint) => Part { kind: 1, width, hint: hint as i32 },
-        frond::Part::Var(end) => Part { kind: end as i32, width: 0, hint: 0 },
-        frond::Part::Version(version) => Part { kind: 6, width: version, hint: 0 },
+fn parts(layout: &frond::layout::Layout) -> Vec<Part> {
+    let of = |part: &frond::layout::Part| match *part {
+        frond::layout::Part::Fixed(width, hint) => Part { kind: 1, width, hint: hint as i32 },
+        frond::layout::Part::Var(end) => Part { kind: end as i32, width: 0, hint: 0 },
+        frond::layout::Part::Version(version) => Part { kind: 6, width: version, hint: 0 },
     };
     layout.parts().iter().map(of).collect()
 }

@@ -3,7 +3,7 @@
 
 use frond::{
     Batch,
-    bounds::{self, Tiny},
+    internals::bounds::{self, Tiny},
 };
 
 use super::{Rows, Story, together_with};

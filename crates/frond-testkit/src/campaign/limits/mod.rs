@@ -12,8 +12,12 @@ mod steps;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use frond::{
-    CheckMode, Db, Error, Options, Shape, SizeClass,
-    bounds::{self, At, BOUNDS, Bound, Tiny},
+    Db, Error, Options, SizeClass,
+    check::CheckMode,
+    internals::{
+        Shape,
+        bounds::{self, At, BOUNDS, Bound, Tiny},
+    },
 };
 
 use super::guarded;

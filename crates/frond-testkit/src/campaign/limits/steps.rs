@@ -3,10 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use frond::{
-    Batch, Column, End, Error, Layout, NewPart, Options, Part, TableSpec, TreeOptions, TxnOptions,
-    Xid,
-    bounds::{self, Bound},
+    Batch, Error, Options, TableSpec, TreeOptions, TxnOptions,
+    internals::bounds::{self, Bound},
+    layout::{End, Layout, NewPart, Part},
     operator,
+    table::Column,
+    transaction::Xid,
 };
 
 use super::{Rows, Story};
@@ -254,7 +256,7 @@ impl Story {
         let name = self.new_name();
         let attributes = vec![7; self.length(bounds::ATTRIBUTES_BYTES, 0, 20)];
         let size_class = self.engine.size_class;
-        let options = TreeOptions { attributes, size_class, ..TreeOptions::default() };
+        let options = TreeOptions::new().attributes(attributes).size_class(size_class);
         let made = self.db().create_tree(&name, options);
         if self.allowed("a tree", made)?.is_some() {
             self.trees.insert(name, Rows::new());
@@ -325,7 +327,7 @@ impl Story {
             let name = self.new_name();
             let parts = self.length(bounds::LAYOUT_PARTS, 1, 3).max(1);
             let value_layout = Some(Layout::versioned(vec![part; parts]));
-            let options = TreeOptions { value_layout, ..TreeOptions::default() };
+            let options = TreeOptions::new().value_layout(value_layout);
             let made = self.db().create_tree(&name, options);
             if self.allowed("a tree of a layout", made)?.is_some() {
                 self.layered.push(name);
@@ -359,7 +361,7 @@ impl Story {
     fn columns(&mut self) -> Result<(), Failure> {
         let name = self.length(bounds::COLUMN_NAME_BYTES, 1, 9).max(1);
         let table = self.new_name();
-        let column = Column::new(&"c".repeat(name), Part::Fixed(4, frond::Hint::Integer));
+        let column = Column::new(&"c".repeat(name), Part::Fixed(4, frond::layout::Hint::Integer));
         let made = self.db().table(TableSpec::new(&table).columns(vec![column])).map(drop);
         if self.allowed("a table", made.map_err(within))?.is_some() {
             self.db().drop_table(&table)?;

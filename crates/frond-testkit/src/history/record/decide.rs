@@ -10,7 +10,7 @@ use std::{
     sync::{Mutex, PoisonError, mpsc},
 };
 
-use frond::{Db, Error, ErrorKind, Result, Xid};
+use frond::{Db, Error, ErrorKind, Result, transaction::Xid};
 
 use super::{super::Outcome, Recorder, Txn, go_on};
 use crate::Dice;

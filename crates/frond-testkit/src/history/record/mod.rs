@@ -17,8 +17,8 @@ use std::{
 };
 
 use frond::{
-    Batch, Db, Error, ErrorKind, IfLocked, Isolation, ReadOptions, Result, RowLock, Tree,
-    TreeOptions, TxnCursor, TxnOptions, Xid, operator,
+    Batch, Db, Duplicate, Error, ErrorKind, IfLocked, Isolation, ReadOptions, Result, RowLock,
+    Tree, TreeOptions, TxnCursor, TxnOptions, operator, transaction::Xid,
 };
 
 use super::{Call, History, Key, Number, Outcome, Txn};
@@ -252,7 +252,8 @@ impl Recorder {
         let mut done = self.begin((session, isolation));
         let read_only = dice.chance(1, 10);
         let lock_timeout = Some(WAIT_MAX);
-        let options = TxnOptions { isolation, read_only, lock_timeout, ..Default::default() };
+        let options =
+            TxnOptions::new().isolation(isolation).read_only(read_only).lock_timeout(lock_timeout);
         let txn = db.begin(options)?;
         let mut running =
             Running { recorder: self, trees, txn: &txn, done: &mut done, call: 0, read_only };
@@ -344,7 +345,7 @@ impl Running<'_> {
         let number = self.recorder.number();
         if dice.chance(1, 4) {
             match self.txn.insert(registers, &at, &number.to_be_bytes()) {
-                Err(Error::RowExists { .. }) => return Ok(()),
+                Err(Error::DuplicateKey(Duplicate::Row { .. })) => return Ok(()),
                 went => went?,
             }
             // It was looked up under the row's lock.
@@ -369,12 +370,8 @@ impl Running<'_> {
     /// Reads a register that another may have locked: in that case as last committed.
     fn glimpse(&mut self, key: Key, dice: &mut Dice) -> Result<()> {
         let lock = *dice.pick(&[RowLock::Shared, RowLock::Exclusive]);
-        let how = ReadOptions {
-            lock: Some(lock),
-            if_locked: IfLocked::SemiConsistent,
-            ..Default::default()
-        };
-        let row = self.txn.read(&self.trees.registers, &key.to_be_bytes(), &how)?;
+        let how = ReadOptions::new().lock(lock).if_locked(IfLocked::SemiConsistent);
+        let row = self.txn.get_with(&self.trees.registers, &key.to_be_bytes(), &how)?;
         let value = row.exists.then(|| number(row.value));
         self.note(match row.locked {
             true => Call::Register(key, value, true),
@@ -392,7 +389,10 @@ impl Running<'_> {
         match (locks, dice.chance(1, 2)) {
             (false, _) => self.txn.get(tree, &key),
             (true, false) => self.txn.get_for_update(tree, &key),
-            (true, true) => self.txn.get_for_share(tree, &key),
+            (true, true) => self
+                .txn
+                .get_with(tree, &key, &ReadOptions::new().lock(RowLock::Shared))
+                .map(|row| row.into_value()),
         }
     }
 
@@ -424,7 +424,11 @@ impl Running<'_> {
         let skips = dice.chance(1, 3);
         let if_locked = if skips { IfLocked::SkipLocked } else { IfLocked::Wait };
         let cursor = match locks {
-            true => self.txn.scan_locked(lists, range, lock, if_locked)?,
+            true => self.txn.scan_with(
+                lists,
+                range,
+                &ReadOptions::new().lock(lock).if_locked(if_locked),
+            )?,
             false => self.txn.scan(lists, range)?,
         };
         let rows = rows(cursor, dice.chance(1, 2))?;

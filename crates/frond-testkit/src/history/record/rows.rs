@@ -6,7 +6,8 @@
 //! one version of the register and another read a different one.
 
 use frond::{
-    IfLocked, Isolation, Result, RowChange, RowConflict, RowEntry, RowLock, Snapshot, Tree,
+    Isolation, ReadOptions, Result, RowLock, Snapshot, Tree,
+    transaction::{RowChange, RowConflict, RowEntry},
 };
 
 use super::{
@@ -190,7 +191,14 @@ impl Running<'_> {
             1 => {
                 let slot = Row { key, number: 0, slot: dice.below(GROUP) as u8 };
                 let entry = match locks {
-                    true => self.txn.get_for_share(slots, &slot.in_slots())?,
+                    true => self
+                        .txn
+                        .get_with(
+                            slots,
+                            &slot.in_slots(),
+                            &ReadOptions::new().lock(RowLock::Shared),
+                        )
+                        .map(|row| row.into_value())?,
                     false => self.txn.get(slots, &slot.in_slots())?,
                 };
                 if let Some(entry) = entry {
@@ -202,7 +210,11 @@ impl Running<'_> {
                 let (from, to) = (first.to_be_bytes(), (first + WINDOW).to_be_bytes());
                 let range = &from[..]..&to[..];
                 let cursor = match locks {
-                    true => self.txn.scan_locked(plain, range, RowLock::Shared, IfLocked::Wait)?,
+                    true => self.txn.scan_with(
+                        plain,
+                        range,
+                        &ReadOptions::new().lock(RowLock::Shared),
+                    )?,
                     false => self.txn.scan(plain, range)?,
                 };
                 let found = super::keys(cursor, dice.chance(1, 2))?;

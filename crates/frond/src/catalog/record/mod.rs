@@ -17,12 +17,14 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    DecodeError, Error, LAYOUT_BYTES_MAX, Layout, Lineage, Result, Seqno, SizeClass, TreeId, Xid,
-    bounds,
+    Error, Result, Seqno, SizeClass, TreeId, bounds,
     coding::{put_bytes, put_varint},
-    layout::{HISTORY_BYTES_MAX, History, RowVersions, leb128},
+    layout::{
+        DecodeError, HISTORY_BYTES_MAX, History, LAYOUT_BYTES_MAX, Layout, RowVersions, leb128,
+    },
     run::OPERATOR_USER_MIN,
     sync::Arc,
+    types::{Lineage, Xid},
 };
 
 mod fields;

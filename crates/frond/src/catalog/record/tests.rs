@@ -4,7 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::run::OPERATOR_NAME_BYTES_MAX;
-use crate::{End, Hint, NewPart, Part, tuple};
+use crate::{
+    layout::{End, Hint, NewPart, Part},
+    tuple,
+};
 
 fn name() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9_. äß日]{1,40}"
@@ -196,7 +199,7 @@ fn nothing_unreadable_is_written() {
     let mut largest = tree(&"x".repeat(NAME_BYTES_MAX));
     largest.attributes = vec![7; ATTRIBUTES_BYTES_MAX];
     largest.value_layout =
-        Some(Layout::new(vec![Part::Fixed(9, Hint::None); crate::LAYOUT_PARTS_MAX]));
+        Some(Layout::new(vec![Part::Fixed(9, Hint::None); crate::layout::LAYOUT_PARTS_MAX]));
     let name = |operator| (operator, "o".repeat(OPERATOR_NAME_BYTES_MAX));
     largest.operators = (OPERATOR_USER_MIN..=u8::MAX).map(name).collect();
     let largest = Record::Tree(largest);

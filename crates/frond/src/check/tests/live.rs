@@ -11,9 +11,12 @@ use std::{
 
 use super::*;
 use crate::{
-    Batch, CheckMode, Db, Durability, Limits, Options, Shape, Tree, Tuning,
+    Batch, Db, Durability, Options, Tree,
+    check::CheckMode,
+    db::Tuning,
     io::{File, Vfs},
-    tree::{Root, TreeContext},
+    pipeline::Limits,
+    tree::{Root, Shape, TreeContext},
 };
 
 type Hook = Box<dyn FnOnce() + Send>;

@@ -9,17 +9,19 @@ use std::{cell::RefCell, path::Path};
 
 use super::*;
 use crate::{
-    Durability, Lineage, Lsn, Seqno, Tag, TreeId, VersionNumber,
+    Durability, Seqno, TreeId,
     blob::{Blob, BlobOptions, BlobRef},
     cache::FramePool,
     catalog::{CounterRecord, Record, TreeRecord},
     io::{MemoryVfs, OpenMode, RealClock, RealRng, Workers},
+    message::Tag,
     page::{Link, PageKind, page_hash},
     run::{Run, RunBuilder, RunOptions, forge, put_operand},
     store::{
         Checkpoint, Class, DirectoryChange, Extent, Request, RootDirectory, TreeRoot as DurableRoot,
     },
     tree::{Child, Node, NodeRef, Part, RunHandle, RunMeta, Tier, encode_node},
+    types::{Lineage, Lsn, VersionNumber},
     wal::{Log, LogExtent, LogOptions, LogUse, RecordBuilder, checkpoint_record, trailer},
 };
 
@@ -279,7 +281,7 @@ fn commit(log: &Log, seqno: u64) {
 /// Writes a store with these violations, and checks it.
 fn check_lie(lie: &Lie) -> CheckReport {
     let (forge, _) = forge_store(lie);
-    check(DIR, CheckMode::Full, forge.env.clone()).unwrap()
+    super::store(DIR, CheckMode::Full, forge.env.clone()).unwrap()
 }
 
 fn forge_store(lie: &Lie) -> (Forge, RootDirectory) {
@@ -475,7 +477,7 @@ fn an_older_slot_that_lost_a_page_is_reported() {
     let forge = Forge { env: forge.env, store, at, blobs: RefCell::default() };
     forge.publish(forge.store.counts_from().next(), &roots, old.log_synced);
     forge.store.release().unwrap();
-    let report = check(DIR, CheckMode::Full, forge.env.clone()).unwrap();
+    let report = super::store(DIR, CheckMode::Full, forge.env.clone()).unwrap();
     assert!(report.names("not-kept"), "{report}");
 }
 
@@ -528,12 +530,12 @@ fn every_flipped_byte_of_a_reached_page_is_found() {
             let mut byte = [0];
             file.read_at(&mut byte, at).unwrap();
             file.write_at(&[byte[0] ^ 1 << (at % 8)], at).unwrap();
-            let report = check(DIR, CheckMode::Full, forge.env.clone()).unwrap();
+            let report = super::store(DIR, CheckMode::Full, forge.env.clone()).unwrap();
             assert!(!report.findings.is_empty(), "byte {at} of the page at {start}");
             file.write_at(&byte, at).unwrap();
         }
     }
-    assert!(check(DIR, CheckMode::Full, forge.env.clone()).unwrap().findings.is_empty());
+    assert!(super::store(DIR, CheckMode::Full, forge.env.clone()).unwrap().findings.is_empty());
 }
 
 /// Damage in one tree does not hide that of another.

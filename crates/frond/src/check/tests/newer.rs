@@ -3,9 +3,10 @@
 
 use super::*;
 use crate::{
-    Batch, Db, Error, Layout, Options,
+    Batch, Db, Error, Options,
     block::Codec,
     coding::{put_bytes, put_varint},
+    layout::Layout,
 };
 
 /// Sets an unknown version in a run's footer.

@@ -8,9 +8,10 @@
 //! each tree of a batch; a batch of that tree is sorted twice.
 
 use crate::{
-    Result, Seqno, Tag, TreeId,
+    Result, Seqno, TreeId,
     catalog::ChangeQueue,
     db::{Batch, Shared},
+    message::Tag,
     sync::{Arc, Ordering},
     txn::WriteSet,
 };

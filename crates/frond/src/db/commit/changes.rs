@@ -7,12 +7,12 @@
 //! Threads: the committing one.
 
 use crate::{
-    Lsn,
     blob::BlobHold,
     catalog::TreeEntry,
     db::Shared,
     store::{Extent, Store},
     sync::{Arc, Ordering},
+    types::Lsn,
     version::Change,
     wal::{LogExtent, RecordBuilder},
 };

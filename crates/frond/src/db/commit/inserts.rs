@@ -7,7 +7,7 @@
 //! Threads: the committing one.
 
 use crate::{
-    Error, Result, TreeId,
+    Duplicate, Error, Result, TreeId,
     db::{Shared, read::View},
     txn::{Asks, Entry, WriteSet},
 };
@@ -34,7 +34,11 @@ impl Shared {
             };
             if is_refused {
                 let (tree, index) = (self.tree_name(tree), writes.index_of(position));
-                return Err(Error::KeyExists { tree, index, key: key.to_vec() });
+                return Err(Error::DuplicateKey(Duplicate::InBatch {
+                    tree,
+                    entry: index,
+                    key: key.to_vec(),
+                }));
             }
         }
         Ok(())
@@ -59,6 +63,6 @@ impl Shared {
         }
         let Some((position, tree, key)) = refused else { return Ok(()) };
         let (tree, index) = (self.tree_name(tree), writes.index_of(position));
-        Err(Error::KeyExists { tree, index, key: key.to_vec() })
+        Err(Error::DuplicateKey(Duplicate::InBatch { tree, entry: index, key: key.to_vec() }))
     }
 }

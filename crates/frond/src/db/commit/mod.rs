@@ -46,7 +46,7 @@ mod stalled;
 use std::time::Duration;
 
 use crate::{
-    Durability, Error, Result, Seqno, TreeId,
+    Duplicate, Durability, Error, Result, Seqno, TreeId,
     blob::BlobHold,
     bounds,
     catalog::CATALOG_TREE,
@@ -265,7 +265,7 @@ impl Shared {
     fn seal_writes(&self, writes: &mut WriteSet) -> Result<()> {
         let settled = if writes.has_inserts() { writes.settle_inserts() } else { Ok(()) };
         let sealed = settled.and_then(|()| writes.seal(&self.engine.cx.folder()));
-        if let Err(Error::KeyExists { .. }) = &sealed {
+        if let Err(Error::DuplicateKey(Duplicate::InBatch { .. })) = &sealed {
             self.must_be_first_refused(writes)?;
         }
         sealed

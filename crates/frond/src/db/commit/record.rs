@@ -137,7 +137,7 @@ mod tests {
     fn record(bytes: usize) -> RecordBuilder {
         let mut record = RecordBuilder::new();
         record.tree(crate::TreeId(1));
-        record.entry(b"key", crate::Tag::PUT, &vec![0; bytes]);
+        record.entry(b"key", crate::message::Tag::PUT, &vec![0; bytes]);
         record
     }
 

@@ -5,8 +5,11 @@
 
 use super::*;
 use crate::{
-    CheckMode, Db, Limits, Options, Tree, Tuning,
+    Db, Options, Tree,
+    check::CheckMode,
+    db::Tuning,
     io::{Env, MemoryVfs, Workers},
+    pipeline::Limits,
 };
 
 fn options(vfs: &Arc<MemoryVfs>) -> Options {

@@ -19,7 +19,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::{
-    Error, Interrupter, Layout, NewPart, Result, Seqno, StoreId, TreeId,
+    Error, Interrupter, Result, Seqno, TreeId,
     cancel::CancelToken,
     catalog::{TABLE_ATTRIBUTES, TreeRecord},
     db::{
@@ -27,7 +27,9 @@ use crate::{
         commit::LOCK_WAIT,
         ddl::one_tree::{must_be_no_build, must_be_no_mark},
     },
+    layout::{Layout, NewPart},
     txn::lock_table::WaitPolicy,
+    types::StoreId,
 };
 
 /// Selects the tree of a step of a [`TreesChange`]: by its name (`"t"`), by its number

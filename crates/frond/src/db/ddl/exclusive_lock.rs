@@ -230,7 +230,7 @@ impl Tree {
     }
 
     /// An error for malformed data that the tree's owner keeps in the catalog.
-    pub(crate) fn malformed(&self, flaw: crate::DecodeError) -> Error {
+    pub(crate) fn malformed(&self, flaw: crate::layout::DecodeError) -> Error {
         flaw.at(self.shared.engine.store.file().path())
     }
 

@@ -6,13 +6,15 @@
 //! (`version/branches/mod.rs`).
 
 use crate::{
-    Durability, Error, Layout, NewPart, Result, Seqno, Tag,
+    Durability, Error, Result, Seqno,
     bounds::take_tree_number,
     catalog::{
         BUILD_ATTRIBUTES, CATALOG_TREE, Catalog, CounterRecord, Record, TreeEntry, TreeRecord,
         validate_name,
     },
     db::{Batch, Db, Shared, Tree, TreeInfo, TreeOptions, ddl::operators::must_know},
+    layout::{Layout, NewPart},
+    message::Tag,
     run::Operators,
     sync::Arc,
     version::Change,
@@ -170,7 +172,7 @@ impl Db {
 
     /// Changes the layout of a tree's values without touching any of them: parts can be added,
     /// removed and reordered (Rule: I49). Values must name the version of their layout
-    /// ([`Layout::versioned`](crate::Layout::versioned)); `parts` lists what follows that version
+    /// ([`Layout::versioned`](crate::layout::Layout::versioned)); `parts` lists what follows that version
     /// from now on. Existing rows, also those of snapshots, are mapped when they are read, and when
     /// the run that holds them is rewritten. Synced when this returns, together with new
     /// `attributes` if any are given.
@@ -183,13 +185,10 @@ impl Db {
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// use frond::{Hint, Layout, NewPart, Part, TreeOptions};
+    /// use frond::{layout::{Hint, Layout, NewPart, Part}, TreeOptions};
     ///
     /// let age = Part::Fixed(1, Hint::Integer);
-    /// let people = db.create_tree("people", TreeOptions {
-    ///     value_layout: Some(Layout::versioned([age])),
-    ///     ..Default::default()
-    /// })?;
+    /// let people = db.create_tree("people", TreeOptions::new().value_layout(Layout::versioned([age])))?;
     /// people.put(b"ada", &[0, 0, 36])?; // version 0
     ///
     /// // A part before it, with default 7 for existing rows.

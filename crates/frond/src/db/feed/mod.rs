@@ -25,13 +25,15 @@ use std::{
 };
 
 use crate::{
-    Error, ErrorKind, Kind, Lsn, Message, Place, Result, Seqno, TreeId, Xid,
+    Error, ErrorKind, Place, Result, Seqno, TreeId,
     blob::{Blob, BlobHold, BlobRef},
     catalog::{BUILD_ATTRIBUTES, CATALOG_TREE, Catalog, Record as CatalogRecord},
     db::{Db, Shared, TreeInfo},
+    message::{Kind, Message},
     pipeline::Engine,
     run,
     sync::Arc,
+    types::{Lsn, Xid},
     wal::{self, Item, LogFeed, Record, RecordItems},
 };
 
@@ -188,7 +190,7 @@ impl Db {
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// use frond::Change;
+    /// use frond::feed::Change;
     /// use std::time::Duration;
     ///
     /// let tree = db.create_tree("t", Default::default())?;

@@ -11,10 +11,11 @@ use std::collections::{HashMap, VecDeque};
 
 use super::KEPT_BYTES;
 use crate::{
-    Error, Lsn, Result, Seqno, Xid,
+    Error, Result, Seqno,
     catalog::{CATALOG_TREE, Pieces, Record as CatalogRecord},
     db::session::prepared::content_of,
     pipeline::Engine,
+    types::{Lsn, Xid},
     wal::{Item, RecordItems},
 };
 

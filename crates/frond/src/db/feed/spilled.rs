@@ -8,8 +8,9 @@
 use std::{cmp::Ordering, collections::BTreeSet, vec::IntoIter};
 
 use crate::{
-    Error, Message, Result, Seqno, Tag, TreeId,
+    Error, Result, Seqno, TreeId,
     blob::BlobHold,
+    message::{Message, Tag},
     pipeline::Engine,
     run::{Folded, MergeCursor},
     store::{Extent, HeldPages, Link},

@@ -12,10 +12,13 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    CheckMode, Limits, Shape, Xid,
+    check::CheckMode,
     io::{Clock, Env, MemoryVfs, Rng, Workers},
+    pipeline::Limits,
     run::OPERATOR_APPEND,
     sync::{AtomicU64, explore, thread},
+    tree::Shape,
+    types::Xid,
 };
 
 /// A clock that stands still, so that only the scheduler determines the order of events.
@@ -215,7 +218,7 @@ fn with_prepared(env: &Env, count: u8) -> (Db, Tree) {
     for number in 0..count {
         tree.put(&[number, 1], b"").unwrap();
         let isolation = Isolation::RepeatableRead;
-        let txn = db.begin(TxnOptions { isolation, ..TxnOptions::default() }).unwrap();
+        let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
         txn.put(&tree, &[number, 0], &[number; 20]).unwrap();
         txn.put(&tree, &[number, 1], &[number; 3]).unwrap();
         txn.prepare_with(&xid(number), Durability::Lazy).unwrap().detach();
@@ -458,7 +461,7 @@ fn a_locking_scan_concurrent_with_commits() {
         ["t", "other"].map(|name| db.create_tree(name, Default::default()).unwrap());
     let begin = || {
         let isolation = Isolation::ReadCommitted;
-        db.begin(TxnOptions { isolation, lock_timeout: None, ..Default::default() }).unwrap()
+        db.begin(TxnOptions::new().isolation(isolation).lock_timeout(None)).unwrap()
     };
     for row in 0..2u8 {
         tree.put(&[row], &[0]).unwrap();

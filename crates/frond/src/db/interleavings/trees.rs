@@ -5,7 +5,10 @@
 //! root can vanish at any moment.
 
 use super::*;
-use crate::{Hint, IndexSpec, Layout, NewPart, Part, TableSpec};
+use crate::{
+    IndexSpec, TableSpec,
+    layout::{Hint, Layout, NewPart, Part},
+};
 
 /// Rows that exist from the start.
 const ROWS: u8 = 3;
@@ -83,7 +86,7 @@ fn must_see_all_or_none(db: &Db, tree: &Tree) {
     must_be_whole("row count", tree.row_count().map(|count| count.rows));
     must_be_whole("get", tree.get(&[1]).map(|row| if row.is_some() { 9 } else { 0 }));
     for isolation in [Isolation::ReadCommitted, Isolation::Snapshot] {
-        let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+        let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
         let scanned = || -> Result<u64> {
             let mut cursor = txn.scan(tree, ..)?;
             let mut rows = 0;
@@ -100,7 +103,7 @@ fn must_see_all_or_none(db: &Db, tree: &Tree) {
 /// Like [`must_see_all_or_none`], for a locking scan, which locks nothing where it finds no rows.
 fn must_lock_all_or_none(db: &Db, tree: &Tree) {
     let isolation = Isolation::ReadCommitted;
-    let txn = db.begin(TxnOptions { isolation, lock_timeout: None, ..Default::default() }).unwrap();
+    let txn = db.begin(TxnOptions::new().isolation(isolation).lock_timeout(None)).unwrap();
     let scanned = || -> Result<u8> {
         let mut cursor = txn.scan_locked(tree, .., RowLock::Shared, IfLocked::Wait)?;
         let mut rows = 0;
@@ -291,7 +294,7 @@ fn a_change_of_layout() {
     let db = open(&env);
     let part = Part::Fixed(1, Hint::Integer);
     let value_layout = Some(Layout::versioned([part]));
-    let tree = filled(&db, "t", TreeOptions { value_layout, ..Default::default() });
+    let tree = filled(&db, "t", TreeOptions::new().value_layout(value_layout));
     let writing = {
         let (db, tree) = (db.clone(), tree.clone());
         thread::spawn(move || {
@@ -389,7 +392,7 @@ fn an_index_built_and_dropped() {
     let db = open(&env);
     let table = db.table(TableSpec::new("t")).unwrap();
     let begin = |isolation| {
-        let options = TxnOptions { isolation, lock_timeout: None, ..Default::default() };
+        let options = TxnOptions::new().isolation(isolation).lock_timeout(None);
         db.begin(options).unwrap()
     };
     let txn = begin(Isolation::RepeatableRead);

@@ -19,7 +19,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use crate::{
-    Error, Progress, Result, Tag, TreeId, bounds,
+    Error, Result, TreeId, bounds,
     catalog::{TreeEntry, TreeRecord},
     db::{
         Db, Interrupter, Shared, Tree, TreeOptions,
@@ -29,6 +29,8 @@ use crate::{
         load::{Loader, Made},
         tree::must_be_there,
     },
+    message::Tag,
+    progress::Progress,
     run::Work,
     sync::Arc,
     tree::TreeTraits,
@@ -174,7 +176,11 @@ impl BulkLoad {
     /// # Errors
     /// `KeyTooLong`, `ValueTooLong`: the row was not added, and the load may go on. After any other
     /// error it cannot: `DuplicateKey`, `Full`, `Interrupted`, I/O errors, `Closed`, `Failed`.
-    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_row(key.as_ref(), value.as_ref())
+    }
+
+    fn put_row(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.check()?;
         check_key(key)?;
         if !bounds::VALUE_BYTES.admits(value.len()) {

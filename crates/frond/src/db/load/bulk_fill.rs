@@ -69,8 +69,8 @@ impl Db {
     /// [`finish`](BulkLoad::finish) the tree is unchanged, and others may use it. Then a new tree
     /// with the rows replaces it in one commit. Name, attributes, layouts, settings and counters
     /// ([`Tree::reserve`]) are the same, the number is another, as with
-    /// [`TreesChange::truncate`](crate::TreesChange::truncate). From then on handles of the old
-    /// tree fail with `NoSuchTree`, [`BulkLoaded::tree`](crate::BulkLoaded::tree) is a handle of
+    /// [`TreesChange::truncate`](crate::db::TreesChange::truncate). From then on handles of the old
+    /// tree fail with `NoSuchTree`, [`BulkLoaded::tree`](crate::db::BulkLoaded::tree) is a handle of
     /// the new one, and older snapshots fail with `DefinitionChanged` there. If no row was put, the
     /// tree stays, and so do its handles.
     ///

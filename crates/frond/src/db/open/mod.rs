@@ -16,7 +16,7 @@ pub(super) mod replay;
 use std::path::Path;
 
 use crate::{
-    Error, Lsn, Result, Seqno, TreeId, VersionNumber,
+    Error, Result, Seqno, TreeId,
     cache::{BlockCache, FramePool},
     catalog::{self, CATALOG_TREE, Catalog, Pieces},
     db::{
@@ -41,7 +41,7 @@ use crate::{
     tree::{Descriptors, TreeContext, TreeCounters, TreeRoot},
     trim::{FreedBefore, give_freed_back},
     txn::{KeyLockTable, LockGate, Sequencer, lock_table::LockTable},
-    types::Counts,
+    types::{Counts, Lsn, VersionNumber},
     version::{Branches, MemtableRef, NamedVersion, Roots, Versions},
     wal::{self, Expect, Item, Log, LogOptions, Record},
 };

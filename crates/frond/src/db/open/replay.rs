@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Error, Lsn, Place, Result, Seqno, TreeId,
+    Error, Place, Result, Seqno, TreeId,
     blob::BlobHold,
     block::Codec,
     catalog::{CATALOG_TREE, Catalog, Pieces},
@@ -25,7 +25,7 @@ use crate::{
     store::{Extent, HeldPages, Link, PageKind, Store, TreeRoot as DurableRoot},
     sync::{Arc, Ordering},
     tree::SortedRuns,
-    types::{Counts, Xid},
+    types::{Counts, Lsn, Xid},
     version::{Change, Loaded, MemtableRef, SpilledWrites},
     wal::{self, Item, LogExtent, Record},
 };

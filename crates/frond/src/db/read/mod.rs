@@ -38,10 +38,11 @@ pub use snapshot::Snapshot;
 use arc_swap::Guard;
 
 use crate::{
-    Kind, Message, Result, Seqno, Tree, TreeId,
+    Result, Seqno, Tree, TreeId,
     block::columnar::ColumnSelection,
     catalog::TreeEntry,
     layout::VERSION_BYTES,
+    message::{Kind, Message},
     pipeline::Engine,
     sync::Arc,
     version::{SnapshotState, Version},

@@ -9,7 +9,7 @@
 //! Threads: one.
 
 use crate::{
-    Error, Kind, Result, TreeId,
+    Error, Result, TreeId,
     block::columnar::Even,
     catalog::TreeEntry,
     db::{
@@ -22,6 +22,7 @@ use crate::{
         tree::bring_up,
     },
     layout::RowVersions,
+    message::Kind,
     run::{Direction, Entry, EntrySource, MergeCursor, RowSchema, RunCursor, TakesEntries},
     tree::{LeafStretch, SortedRunsCursor, clip},
     version::Version,

@@ -116,7 +116,8 @@ impl Snapshot {
     /// `DefinitionChanged` if the tree was created later; `NoSuchTree` if it was dropped, truncated
     /// or filled by a load before; for a named snapshot `DefinitionChanged` in both cases. I/O
     /// errors and damage.
-    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
         let mut value = Vec::new();
         let found = self.view(tree)?.get(tree.entry.id, key, &mut value)?;
         tree.bring_up(&mut value)?;
@@ -148,10 +149,11 @@ impl Snapshot {
     pub fn get_projected(
         &self,
         tree: &Tree,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         projection: &Projection,
         value: &mut Vec<u8>,
     ) -> Result<bool> {
+        let key = key.as_ref();
         let view = self.view(tree)?;
         projection.check(tree.schema.as_ref())?;
         view.get_projected(&tree.entry, key, projection, value)
@@ -164,10 +166,11 @@ impl Snapshot {
     pub fn get_at(
         &self,
         tree: &Tree,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         from: usize,
         out: &mut [u8],
     ) -> Result<Option<usize>> {
+        let key = key.as_ref();
         self.view(tree)?.get_at(tree, key, from, out)
     }
 

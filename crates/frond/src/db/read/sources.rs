@@ -3,8 +3,9 @@
 //! Threads: one.
 
 use crate::{
-    Result, Seqno, Tag, TreeId,
+    Result, Seqno, TreeId,
     memtable::{MemCursor, Memtable},
+    message::Tag,
     run::{Entry, EntrySource, Folder, RunCursor},
     sync::Arc,
     tree::SortedRunsCursor,

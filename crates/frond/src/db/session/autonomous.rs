@@ -52,7 +52,7 @@ impl Txn {
     /// let sequences = db.create_tree("sequences", Default::default())?;
     /// sequences.put(b"orders", &1u64.to_be_bytes())?;
     /// let isolation = Isolation::Serializable;
-    /// let txn = db.begin(TxnOptions { isolation, ..Default::default() })?;
+    /// let txn = db.begin(TxnOptions::new().isolation(isolation))?;
     /// assert!(txn.get(&sequences, b"orders")?.is_some());
     /// assert!(txn.put_autonomous(&sequences, b"orders", &1001u64.to_be_bytes())?.is_some());
     /// txn.rollback();

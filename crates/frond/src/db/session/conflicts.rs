@@ -18,7 +18,7 @@ fn a_row_is_checked_again_after_a_wait_for_its_lock() {
         let db = Db::open("/store", options).unwrap();
         let tree = db.create_tree("t", Default::default()).unwrap();
         tree.put(b"row", b"1").unwrap();
-        let begin = || db.begin(TxnOptions { lock_timeout: None, ..Default::default() }).unwrap();
+        let begin = || db.begin(TxnOptions::new().lock_timeout(None)).unwrap();
         let (first, second) = (begin(), begin());
         assert_eq!(second.get(&tree, b"row").unwrap().as_deref(), Some(&b"1"[..]));
         first.put(&tree, b"row", b"2").unwrap();

@@ -29,7 +29,7 @@ impl Txn {
     /// The cost is that of its rows one by one: a read, a lock, and a delete, in the log and in the
     /// tree. Without locks, a batch does it for the price of one row
     /// ([`Batch::delete_range`](crate::Batch::delete_range)); to delete all rows of a tree, use a
-    /// [truncation](crate::TreesChange::truncate). Within a statement it covers what the
+    /// [truncation](crate::db::TreesChange::truncate). Within a statement it covers what the
     /// transaction had written when the statement started.
     ///
     /// ```
@@ -49,7 +49,7 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// As [`delete`](Self::delete) and [`scan_locked`](Self::scan_locked): after `LockTimeout` and
+    /// As [`delete`](Self::delete) and [`scan_with`](Self::scan_with): after `LockTimeout` and
     /// `Interrupted` the rows are unchanged, and those that were reached are locked; after
     /// `Deadlock`, `Conflict`, `Full` the transaction is rolled back.
     pub fn delete_range(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
@@ -72,7 +72,7 @@ impl Txn {
         tree: &Tree,
         (mut from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> Result<u64> {
-        let options = ReadOptions { lock: Some(RowLock::Exclusive), ..ReadOptions::default() };
+        let options = ReadOptions::new().lock(RowLock::Exclusive);
         let mut deleted = 0;
         loop {
             let began = self.spills();

@@ -73,8 +73,8 @@ impl Default for Interrupter {
 impl Interrupter {
     /// An interrupter that belongs to no transaction, to be set on the work that it is to stop:
     /// [`Txn::set_interrupter`], [`Cursor::set_interrupter`](crate::Cursor::set_interrupter),
-    /// [`BulkLoad::set_interrupter`](crate::BulkLoad::set_interrupter),
-    /// [`IndexBuild::set_interrupter`](crate::IndexBuild::set_interrupter),
+    /// [`BulkLoad::set_interrupter`](crate::db::BulkLoad::set_interrupter),
+    /// [`IndexBuild::set_interrupter`](crate::db::IndexBuild::set_interrupter),
     /// [`Db::check_cancellable`](crate::Db::check_cancellable). All but [`Txn::set_interrupter`]
     /// also take the interrupter of a transaction.
     pub fn new() -> Self {

@@ -27,7 +27,7 @@ impl Db {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
     /// let tree = db.create_tree("t", Default::default())?;
-    /// let reader = db.begin(frond::TxnOptions { read_only: true, ..Default::default() })?;
+    /// let reader = db.begin(frond::TxnOptions::new().read_only(true))?;
     /// assert!(db.transactions().is_empty());
     /// reader.get(&tree, b"key")?;
     /// let live = db.transactions();

@@ -9,13 +9,14 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::{
-    KeyStart, Result, TreeId,
+    Result, TreeId,
     db::{Db, Shared, Tree},
     sync::Arc,
     txn::{
         LiveWrites,
         lock_table::{HeldLock, HeldLocks, HeldOn, LockMode, LockTable},
     },
+    types::KeyStart,
 };
 
 use super::Txn;
@@ -36,10 +37,10 @@ impl Db {
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// use frond::HeldOn;
+    /// use frond::lock::HeldOn;
     ///
     /// let tree = db.create_tree("t", Default::default())?;
-    /// let txn = db.begin(frond::TxnOptions { tag: 7, ..Default::default() })?;
+    /// let txn = db.begin(frond::TxnOptions::new().tag(7))?;
     /// txn.put(&tree, b"key", b"value")?;
     /// let held = db.locks(100);
     /// assert_eq!((held.locks.len(), held.more), (2, 0), "the tree, by an intent, and the row");
@@ -85,7 +86,8 @@ impl Txn {
 impl Tree {
     /// The hash that stands for a key of this tree in lock reports; equal only for equal keys, as
     /// far as 128 bits can tell.
-    pub fn key_hash(&self, key: &[u8]) -> u128 {
+    pub fn key_hash(&self, key: impl AsRef<[u8]>) -> u128 {
+        let key = key.as_ref();
         LockTable::row_hash(self.id(), key)
     }
 }

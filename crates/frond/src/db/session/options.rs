@@ -81,6 +81,7 @@ pub enum IfLocked {
 
 /// Options of one transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct TxnOptions {
     /// The isolation level.
     pub isolation: Isolation,
@@ -89,7 +90,7 @@ pub struct TxnOptions {
     /// How long a call waits for locks, all of them together, before it fails with
     /// [`Error::LockTimeout`](crate::Error::LockTimeout); `None` means no limit.
     pub lock_timeout: Option<Duration>,
-    /// Identifies the transaction to the program's [`LockHooks`](crate::LockHooks); 0 for none.
+    /// Identifies the transaction to the program's [`LockHooks`](crate::txn::lock_table::Hooks); 0 for none.
     pub tag: u64,
     /// When its commit is acknowledged; `None`: at the store's level.
     pub durability: Option<Durability>,
@@ -104,6 +105,46 @@ impl Default for TxnOptions {
             tag: 0,
             durability: None,
         }
+    }
+}
+
+impl TxnOptions {
+    /// The defaults: level [`Isolation::Snapshot`], reads and writes, a lock timeout of ten
+    /// seconds, the store's durability.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The isolation level.
+    pub fn isolation(mut self, level: Isolation) -> Self {
+        self.isolation = level;
+        self
+    }
+
+    /// Makes writing an error; the transaction never locks anything.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// How long a call waits for locks, all of them together, before it fails with
+    /// [`Error::LockTimeout`](crate::Error::LockTimeout); `None` means no limit.
+    pub fn lock_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.lock_timeout = timeout;
+        self
+    }
+
+    /// Identifies the transaction to the program's [`LockHooks`](crate::lock::LockHooks); 0 for
+    /// none.
+    pub fn tag(mut self, tag: u64) -> Self {
+        self.tag = tag;
+        self
+    }
+
+    /// When its commit is acknowledged, if not at the store's level.
+    pub fn durability(mut self, level: impl Into<Option<Durability>>) -> Self {
+        self.durability = level.into();
+        self
     }
 }
 

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    Durability, Limits, Options, Tuning,
+    Durability, Options,
+    db::Tuning,
     io::{Env, MemoryVfs},
+    pipeline::Limits,
 };
 use spill::PIECES_MAX;
 

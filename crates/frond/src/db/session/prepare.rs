@@ -11,15 +11,17 @@
 use std::collections::HashSet;
 
 use crate::{
-    Durability, Error, Result, Tag, TreeId, Xid, bounds,
+    Durability, Error, Result, TreeId, bounds,
     catalog::{CATALOG_TREE, pieces},
     db::{
         commit::{PendingCommit, write_record},
         session::prepared::{Prepared, PreparedTxn, content},
     },
+    message::Tag,
     pipeline::{CommitPayload, HeldExtents},
     sync::Arc,
     txn::lock_table::{LockList, LockTable},
+    types::Xid,
     version::Change,
     wal::{GuaranteeRefused, RecordBuilder},
 };
@@ -45,7 +47,7 @@ impl Txn {
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// use frond::Xid;
+    /// use frond::transaction::Xid;
     ///
     /// let tree = db.create_tree("accounts", Default::default())?;
     /// let txn = db.begin(Default::default())?;

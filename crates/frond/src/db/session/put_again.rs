@@ -81,7 +81,7 @@ fn a_statement_skips_rows_put_again(apart: u32) {
     txn.commit().unwrap();
     assert_eq!(tree.get(&0u32.to_be_bytes()).unwrap().as_deref(), Some(&b"again"[..]));
     db.checkpoint().unwrap();
-    assert_eq!(db.stats().get("space_temporary_bytes"), Some(0));
+    assert_eq!(db.stats().space_temporary_bytes, 0);
 }
 
 /// Both in one spilled piece.

@@ -31,14 +31,14 @@ pub(super) enum At<'a> {
 
 impl Txn {
     /// The value of a key: the transaction's own, or what its level shows. Never waits and locks
-    /// nothing, except at level `Serializable`, where it is a
-    /// [`get_for_share`](Self::get_for_share).
+    /// nothing, except at level `Serializable`, where it locks the row shared.
     ///
     /// # Errors
     /// `NoSuchTree` if the tree was dropped, truncated or filled by a load, also since the snapshot
     /// was taken; `DefinitionChanged` if it was created after the snapshot; `TxnEnded`; I/O errors
     /// and damage of what had to be read.
-    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
         let mut value = Vec::new();
         Ok(self.get_into(tree, key, &mut value)?.then_some(value))
     }
@@ -48,7 +48,16 @@ impl Txn {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn get_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    pub fn get_into(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        self.get_plain_into(tree, key.as_ref(), value)
+    }
+
+    fn get_plain_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let mut state = self.enter(tree, key)?;
         if self.options.isolation != Isolation::Serializable || self.options.read_only {
             return self.read_shown(&mut state, tree, key, At::Level, value);
@@ -67,6 +76,16 @@ impl Txn {
     /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree,
     /// or if the projection is for a tree with other layouts.
     pub fn get_projected(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        projection: &Projection,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        self.get_plain_projected(tree, key.as_ref(), projection, value)
+    }
+
+    fn get_plain_projected(
         &self,
         tree: &Tree,
         key: &[u8],
@@ -121,26 +140,14 @@ impl Txn {
     /// `LockTimeout`: nothing was done. `Deadlock`, and for a snapshot transaction `Conflict` if
     /// the row was committed since its snapshot: the transaction is rolled back. As
     /// [`get`](Self::get).
-    pub fn get_for_update(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn get_for_update(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
         self.get_locked(tree, key, RowLock::Exclusive, IfLocked::Wait)
     }
 
-    /// Locks the row shared, which excludes writers, and reads its newest value.
-    ///
-    /// # Errors
-    /// As [`get_for_update`](Self::get_for_update).
-    pub fn get_for_share(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.get_locked(tree, key, RowLock::Shared, IfLocked::Wait)
-    }
-
-    /// Locks the row in a given mode and reads its newest value; it can be told not to wait. To
-    /// skip rows that are locked, continue after `LockBusy`. To read them as last committed, and
-    /// for all other read options, see [`read`](Self::read).
-    ///
-    /// # Errors
-    /// As [`get_for_update`](Self::get_for_update); `LockBusy` if it must not wait: nothing was
-    /// done.
-    pub fn get_locked(
+    /// Locks the row in a given mode and reads its newest value. A row that another transaction has
+    /// locked is waited for, or is the error `LockBusy`.
+    pub(crate) fn get_locked(
         &self,
         tree: &Tree,
         key: &[u8],
@@ -356,7 +363,7 @@ impl Txn {
             return in_key_order(keys, |key| self.get(tree, key));
         }
         let mut rows = ManyRows::default();
-        self.read_many_into(tree, keys, &ReadOptions::default(), &mut rows)?;
+        self.get_many_into(tree, keys, &ReadOptions::default(), &mut rows)?;
         Ok((0..rows.len()).map(|row| rows.get(row).map(<[u8]>::to_vec)).collect())
     }
 }

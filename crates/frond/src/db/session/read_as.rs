@@ -1,8 +1,8 @@
 //! Reads with all options: what they see, what they lock, what they do if a row is locked, and how
 //! long they wait.
 //!
-//! [`Txn::get`](super::Txn::get) and similar calls are the usual ones; servers need these (Rule:
-//! I46).
+//! [`Txn::get`](super::Txn::get) and [`Txn::get_for_update`](super::Txn::get_for_update) are the
+//! usual ones; queues and servers need these (Rule: I46).
 //!
 //! Invariants
 //! 1. A row is reported as locked only if this transaction holds its lock, and then it is the
@@ -36,6 +36,7 @@ pub enum Sees {
 
 /// Options of a read. The default behaves like [`Txn::get`].
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct ReadOptions<'p> {
     /// What it sees if it locks nothing; with a lock it always sees the newest version.
     pub sees: Sees,
@@ -66,14 +67,65 @@ pub struct RowRead {
     pub value: Vec<u8>,
 }
 
-impl ReadOptions<'_> {
+impl RowRead {
+    /// The value, or `None` if the row does not exist.
+    pub fn into_value(self) -> Option<Vec<u8>> {
+        self.exists.then_some(self.value)
+    }
+}
+
+impl<'p> ReadOptions<'p> {
+    /// The defaults: as [`Txn::get`], which locks nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What it sees if it locks nothing; with a lock it always sees the newest version.
+    pub fn sees(mut self, sees: Sees) -> Self {
+        self.sees = sees;
+        self
+    }
+
+    /// Locks each row, whether or not it exists.
+    pub fn lock(mut self, lock: impl Into<Option<RowLock>>) -> Self {
+        self.lock = lock.into();
+        self
+    }
+
+    /// What it does if another transaction holds the row.
+    pub fn if_locked(mut self, if_locked: IfLocked) -> Self {
+        self.if_locked = if_locked;
+        self
+    }
+
+    /// How long it waits for locks, all of the call together; overrides the transaction's options.
+    /// `Some(Duration::MAX)` means no limit, `None`: as the options say.
+    pub fn wait(mut self, wait: Option<Duration>) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Groups what it locks with what the last locking read has locked, so that
+    /// [`Txn::unlock_last`] releases both. Meant for the row that an index entry names.
+    pub fn with_last(mut self, with_last: bool) -> Self {
+        self.with_last = with_last;
+        self
+    }
+
+    /// Reads only these parts of values.
+    pub fn projection(mut self, projection: impl Into<Option<&'p Projection>>) -> Self {
+        self.projection = projection.into();
+        self
+    }
+
     pub(super) fn meeting(&self) -> Meeting {
         Meeting { if_locked: self.if_locked, wait: self.wait }
     }
 }
 
 impl Txn {
-    /// Reads one row with the given options.
+    /// Reads one row with the given options: whether and how it is locked, what happens if another
+    /// transaction has locked it, which version is read, and which parts of it.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -85,12 +137,8 @@ impl Txn {
     /// jobs.put(b"1", b"open")?;
     /// let (one, two) = (db.begin(Default::default())?, db.begin(Default::default())?);
     /// one.put(&jobs, b"1", b"done")?;
-    /// let look = ReadOptions {
-    ///     lock: Some(RowLock::Exclusive),
-    ///     if_locked: IfLocked::SemiConsistent,
-    ///     ..Default::default()
-    /// };
-    /// let row = two.read(&jobs, b"1", &look)?;
+    /// let look = ReadOptions::new().lock(RowLock::Exclusive).if_locked(IfLocked::SemiConsistent);
+    /// let row = two.get_with(&jobs, b"1", &look)?;
     /// assert_eq!((row.exists, row.locked, &row.value[..]), (true, false, &b"open"[..]));
     /// # one.rollback(); two.rollback();
     /// # db.close()
@@ -98,25 +146,33 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// As [`get_locked`](Self::get_locked); `InvalidArgument` if the value does not fit the layout
+    /// As [`get_for_update`](Self::get_for_update); `LockBusy` with [`IfLocked::NoWait`] if another
+    /// transaction holds the row: nothing was done; `InvalidArgument` if the value does not fit the layout
     /// of its tree, or if the projection is for a tree with other layouts.
-    pub fn read(&self, tree: &Tree, key: &[u8], options: &ReadOptions<'_>) -> Result<RowRead> {
+    pub fn get_with(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions<'_>,
+    ) -> Result<RowRead> {
+        let key = key.as_ref();
         let mut row = RowRead::default();
-        self.read_into(tree, key, options, &mut row)?;
+        self.get_with_into(tree, key, options, &mut row)?;
         Ok(row)
     }
 
-    /// Reads one row, like [`read`](Self::read), into a row whose memory is reused.
+    /// Reads one row, like [`get_with`](Self::get_with), into a row whose memory is reused.
     ///
     /// # Errors
-    /// As [`read`](Self::read); then the row is empty.
-    pub fn read_into(
+    /// As [`get_with`](Self::get_with); then the row is empty.
+    pub fn get_with_into(
         &self,
         tree: &Tree,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         options: &ReadOptions<'_>,
         row: &mut RowRead,
     ) -> Result<()> {
+        let key = key.as_ref();
         let read = self.read_as(tree, key, options, row);
         if read.is_err() {
             (row.exists, row.locked) = (false, false);
@@ -172,15 +228,15 @@ impl Txn {
     /// reported as neither locked nor existing.
     ///
     /// # Errors
-    /// As [`read`](Self::read); locks that the call had newly taken are released.
-    pub fn read_many<K: AsRef<[u8]>>(
+    /// As [`get_with`](Self::get_with); locks that the call had newly taken are released.
+    pub fn get_many_with<K: AsRef<[u8]>>(
         &self,
         tree: &Tree,
         keys: &[K],
         options: &ReadOptions<'_>,
     ) -> Result<Vec<RowRead>> {
         let mut rows = ManyRows::default();
-        self.read_many_into(tree, keys, options, &mut rows)?;
+        self.get_many_into(tree, keys, options, &mut rows)?;
         let row = |number| {
             let value = rows.get(number);
             let (exists, locked) = (value.is_some(), rows.is_locked(number));
@@ -322,7 +378,7 @@ impl Txn {
 
 impl ReadOptions<'_> {
     /// The requested parts of values.
-    pub(super) fn projection(&self) -> &ColumnSelection {
+    pub(super) fn columns(&self) -> &ColumnSelection {
         self.projection.map_or(&ColumnSelection::All, |projection| projection.columns())
     }
 

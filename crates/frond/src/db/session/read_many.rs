@@ -89,11 +89,11 @@ struct Open<'k> {
 }
 
 impl Txn {
-    /// Reads many rows, like [`read_many`](Self::read_many), into rows whose memory is reused.
+    /// Reads many rows, like [`get_many_with`](Self::get_many_with), into rows whose memory is reused.
     ///
     /// # Errors
-    /// As [`read_many`](Self::read_many); then there are no rows.
-    pub fn read_many_into<K: AsRef<[u8]>>(
+    /// As [`get_many_with`](Self::get_many_with); then there are no rows.
+    pub fn get_many_into<K: AsRef<[u8]>>(
         &self,
         tree: &Tree,
         keys: &[K],
@@ -149,13 +149,7 @@ impl Txn {
         let mut open = Vec::with_capacity(keys.len());
         for index in order {
             let (key, mut messages) = (keys[index].as_ref(), Messages::default());
-            if view.add_newest(
-                tree.entry.id,
-                key,
-                options.projection(),
-                &mut messages,
-                &mut value,
-            )? {
+            if view.add_newest(tree.entry.id, key, options.columns(), &mut messages, &mut value)? {
                 view.put_row(tree, key, options.projection, messages, &mut value, (index, rows))?;
             } else {
                 open.push(Open { key, row: index, messages });
@@ -166,7 +160,7 @@ impl Txn {
         bring_together(engine, &view.version, tree.entry.id, &below);
         state.check_interrupted()?;
         if let Some(root) = view.version.roots.get(&tree.entry.id) {
-            root.get_many(&engine.cx, &below, options.projection(), &mut |number, found| {
+            root.get_many(&engine.cx, &below, options.columns(), &mut |number, found| {
                 let Open { key, row, messages } = &mut open[number];
                 if messages.take(found.message(), found.is_whole(), &mut value) {
                     let messages = std::mem::take(messages);

@@ -18,7 +18,7 @@
 //! Threads: as the transaction.
 
 use crate::{
-    Error, Result,
+    Duplicate, Error, Result,
     db::Tree,
     sync::{MutexGuard, thread_mark},
     txn::{HashedKey, OwnState, lock_table::LockMark},
@@ -101,9 +101,9 @@ impl Txn {
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// use frond::{RowEntry, RowLock, TreeOptions};
+    /// use frond::{transaction::RowEntry, RowLock, TreeOptions};
     ///
-    /// let unique = TreeOptions { unique: true, ..Default::default() };
+    /// let unique = TreeOptions::new().unique(true);
     /// let rows = db.create_tree("rows", unique.clone())?;
     /// let mails = db.create_tree("mails", unique)?;
     /// let row = |id: &'static [u8]| {
@@ -326,7 +326,8 @@ impl Txn {
             // Another transaction inserted it while this one waited for a gap.
             Written::Exists => {
                 let found = self.look_for(tree, key, lock)?;
-                let gone = || Error::RowExists { tree: tree.name(), key: key.to_vec() };
+                let gone =
+                    || Error::DuplicateKey(Duplicate::Row { tree: tree.name(), key: key.to_vec() });
                 Ok(Some(RowConflict { index, value: found.ok_or_else(gone)? }))
             }
         }

@@ -26,9 +26,10 @@ use std::{
 };
 
 use crate::{
-    Error, Kind, Result, Tag, TreeId, VersionNumber,
+    Error, Result, TreeId,
     block::columnar::ColumnSelection,
     db::Tree,
+    message::{Kind, Tag},
     pipeline::Engine,
     run::{Entry, MergeCursor},
     sync::Arc,
@@ -39,6 +40,7 @@ use crate::{
         lock_table::{HoldsRows, Leaving as LeavingLocks, LockTable},
         may_be_asked,
     },
+    types::VersionNumber,
     version::{Change, SpilledWrites},
 };
 

@@ -89,7 +89,7 @@ impl Db {
             layout.validate()?;
         }
         // Each read sees all rows.
-        let own = TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() };
+        let own = TxnOptions::new().isolation(Isolation::ReadCommitted);
         let mut rows = self.begin(own)?;
         let record = TreeRecord {
             id: TEMPORARY,
@@ -120,7 +120,8 @@ impl TemporaryTree {
     /// is read-only or belongs to another store; `KeyTooLong`, `ValueTooLong`, `TxnEnded`. `Full`
     /// and I/O errors if it could not be spilled: the tree is lost, and all its calls fail with
     /// `TxnEnded` from then on.
-    pub fn put(&self, txn: &Txn, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn put(&self, txn: &Txn, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
         self.enroll(txn)?;
         self.held.rows.put(&self.held.tree, key, value)
     }
@@ -129,7 +130,8 @@ impl TemporaryTree {
     ///
     /// # Errors
     /// `RowExists`; as [`put`](Self::put).
-    pub fn insert(&self, txn: &Txn, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn insert(&self, txn: &Txn, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
         self.enroll(txn)?;
         self.held.rows.insert(&self.held.tree, key, value)
     }
@@ -138,7 +140,8 @@ impl TemporaryTree {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn delete(&self, txn: &Txn, key: &[u8]) -> Result<()> {
+    pub fn delete(&self, txn: &Txn, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
         self.enroll(txn)?;
         self.held.rows.delete(&self.held.tree, key)
     }
@@ -147,7 +150,8 @@ impl TemporaryTree {
     ///
     /// # Errors
     /// I/O errors and damage of spilled rows.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
         self.held.rows.get(&self.held.tree, key)
     }
 

@@ -42,7 +42,7 @@ impl Txn {
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// use frond::TemporaryEntry;
+    /// use frond::transaction::TemporaryEntry;
     ///
     /// let rows = db.create_temporary(Default::default())?;
     /// let names = db.create_temporary(Default::default())?;

@@ -42,7 +42,7 @@ fn open() -> (Db, Tree, Arc<Hands>) {
 
 /// The result of a call of a transaction, and when it ended.
 fn waits(db: &Db, tree: &Tree) -> (Result<()>, Duration) {
-    let options = TxnOptions { lock_timeout: Some(TIMEOUT), ..Default::default() };
+    let options = TxnOptions::new().lock_timeout(Some(TIMEOUT));
     let txn = db.begin(options).unwrap();
     let put = txn.put(tree, b"k", b"");
     (put, db.shared.engine.env.clock.now())
@@ -105,7 +105,7 @@ fn a_wait_at_the_gate_ends_by_the_clock() {
     drop(batch);
     let holder = db.begin(Default::default()).unwrap();
     holder.put(&tree, b"k", b"").unwrap();
-    let late = db.begin(TxnOptions { lock_timeout: Some(Duration::ZERO), ..Default::default() });
+    let late = db.begin(TxnOptions::new().lock_timeout(Some(Duration::ZERO)));
     let put = late.unwrap().put(&tree, b"k", b"");
     assert!(matches!(put, Err(Error::LockTimeout { .. })), "{put:?}");
 }

@@ -44,12 +44,12 @@ impl Txn {
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// use frond::{IfLocked, TreeLock};
+    /// use frond::{lock::TreeLock, IfLocked};
     ///
     /// let tree = db.create_tree("t", Default::default())?;
     /// let (one, two) = (db.begin(Default::default())?, db.begin(Default::default())?);
     /// one.lock_tree(&tree, TreeLock::Shared, IfLocked::Wait)?;
-    /// two.get_for_share(&tree, b"row")?;
+    /// two.get_for_update(&tree, b"row")?;
     /// assert!(two.lock_tree(&tree, TreeLock::IntentExclusive, IfLocked::NoWait).is_err());
     /// one.commit()?;
     /// two.put(&tree, b"row", b"value")?;

@@ -2,7 +2,7 @@
 //! locks.
 
 use crate::{
-    Error, Result, bounds,
+    Duplicate, Error, Result, bounds,
     catalog::TreeEntry,
     db::Tree,
     run::OPERATOR_USER_MIN,
@@ -55,7 +55,8 @@ impl Txn {
     /// `LockTimeout`, `KeyTooLong`, `ValueTooLong`, `NoSuchTree`, `TxnEnded`, `BatchTooLarge`, and
     /// for a value that is written at once the errors of a commit: nothing was done. `Deadlock`,
     /// and for a snapshot transaction `Conflict`: the transaction is rolled back.
-    pub fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
         self.put_checked(tree, key, value, Absent::Whatever).map(drop)
     }
 
@@ -64,10 +65,18 @@ impl Txn {
     ///
     /// # Errors
     /// `RowExists`: nothing was done except that the row is locked. As [`put`](Self::put).
-    pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn insert(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
         match self.put_checked(tree, key, value, Absent::Must)? {
             Written::Done(_) => Ok(()),
-            Written::Exists => Err(Error::RowExists { tree: tree.name(), key: key.to_vec() }),
+            Written::Exists => {
+                Err(Error::DuplicateKey(Duplicate::Row { tree: tree.name(), key: key.to_vec() }))
+            }
         }
     }
 
@@ -79,7 +88,13 @@ impl Txn {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn put_absent(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn put_absent(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
         self.put_checked(tree, key, value, Absent::Follows).map(drop)
     }
 
@@ -123,7 +138,8 @@ impl Txn {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn delete(&self, tree: &Tree, key: &[u8]) -> Result<()> {
+    pub fn delete(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
         self.delete_checked(tree, key, Absent::Whatever)
     }
 
@@ -138,7 +154,17 @@ impl Txn {
     ///
     /// # Errors
     /// As [`put`](Self::put), and `MissingOperator`.
-    pub fn merge(&self, tree: &Tree, key: &[u8], operator: u8, operand: &[u8]) -> Result<()> {
+    pub fn merge(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        operator: u8,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.merge_operand(tree, key.as_ref(), operator, operand.as_ref())
+    }
+
+    fn merge_operand(&self, tree: &Tree, key: &[u8], operator: u8, operand: &[u8]) -> Result<()> {
         if !bounds::OPERAND_BYTES.admits(operand.len()) {
             return Err(Error::ValueTooLong {
                 bytes: operand.len(),

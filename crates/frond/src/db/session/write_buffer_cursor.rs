@@ -8,7 +8,8 @@
 use std::cmp::Ordering;
 
 use crate::{
-    Message, Result, Tag,
+    Result,
+    message::{Message, Tag},
     run::{Entry, EntrySource, Folder, RangeDeletes},
     tree::SortedRunsCursor,
     txn::OwnCursor,

@@ -4,7 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::bounds;
-use crate::{End, Hint, block::columnar::Columns as ColumnarBlock, coding::put_varint};
+use crate::{
+    block::columnar::Columns as ColumnarBlock,
+    coding::put_varint,
+    layout::{End, Hint},
+};
 
 /// A column of a changing table: its name, its part, and its default for earlier rows.
 #[derive(Clone, PartialEq, Debug)]

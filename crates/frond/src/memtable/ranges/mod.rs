@@ -44,7 +44,8 @@ use super::{
     tree::Inserted,
 };
 use crate::{
-    Seqno, Tag,
+    Seqno,
+    message::Tag,
     sync::{Arc, AtomicU32, AtomicUsize, Mutex, OnceLock, Ordering},
 };
 

@@ -13,8 +13,9 @@
 //!    long before the 64 MiB that a row may have.
 
 use crate::{
-    Message, Result, Seqno, Tag, TreeId,
+    Result, Seqno, TreeId,
     memtable::{DrainCursor, Memtable},
+    message::{Message, Tag},
     run::{Entry, EntrySource, Folded, MergeCursor, RangeDeletes},
     sync::Arc,
     tree::{Batch, SortedRuns, SortedRunsCursor, TreeContext, TreeRoot},

@@ -96,7 +96,7 @@ fn many_operands_are_folded_with_the_value_below() {
         leaf_filters: false,
         schema: None,
     };
-    let mut job = crate::tree::Job::new(&cx, traits, crate::VersionNumber(1), 24, &progress);
+    let mut job = crate::tree::Job::new(&cx, traits, crate::types::VersionNumber(1), 24, &progress);
     let rows_below = [(b"a".to_vec(), put(b"below")), (b"b".to_vec(), put(b"below"))];
     let below = || Ok(Some(crate::tree::tests::batch(rows_below.clone().into(), Vec::new())));
     let below = job.apply(&TreeRoot::default(), &below).unwrap();

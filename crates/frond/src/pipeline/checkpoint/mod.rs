@@ -22,12 +22,13 @@
 //! concurrently.
 
 use crate::{
-    Lineage, Lsn, Result, Seqno, VersionNumber,
+    Result, Seqno,
     blob::BlobRef,
     page::PageKind,
     store::{Checkpoint, Class, DirectoryChange, Extent, Request},
     sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
     tree::{Begun, Child, Node, NodeRef, RunHandle, TreeContext, seal_node},
+    types::{Lineage, Lsn, VersionNumber},
     version::{RootMarks, Roots, Version},
     wal::{LogUse, TRAILER_BYTES, checkpoint_record},
 };

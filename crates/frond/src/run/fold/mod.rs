@@ -50,7 +50,7 @@ const APPENDED_BYTES_MAX: usize = 4 << 10;
 /// It runs in background threads on rows that were committed long before, where no caller could
 /// handle a failure, so it must not panic. A value keeps the first
 /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes of what [`merge`](Self::merge) returns;
-/// operands whose combination would exceed [`OPERAND_BYTES_MAX`](crate::OPERAND_BYTES_MAX) are not
+/// operands whose combination would exceed [`OPERAND_BYTES_MAX`](crate::types::OPERAND_BYTES_MAX) are not
 /// combined.
 pub trait MergeOperator: Send + Sync {
     /// The operator's name. The catalog stores the name with every tree that uses the operator, so

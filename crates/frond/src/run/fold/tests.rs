@@ -1,7 +1,7 @@
 //! The algebra of messages: its table, its associativity, its bounds.
 
 use super::*;
-use crate::{OPERAND_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::{VALUE_BYTES_MAX, types::OPERAND_BYTES_MAX};
 
 type Owned = (Tag, Vec<u8>);
 

@@ -24,8 +24,8 @@
 //! Threads: as `apply.rs`.
 
 use crate::{
-    Tag,
     error::Result,
+    message::Tag,
     run::{RangeDeletes, RunBuilder},
 };
 

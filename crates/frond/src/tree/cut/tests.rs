@@ -11,9 +11,10 @@ use super::{
     *,
 };
 use crate::{
-    Lineage, SizeClass, VersionNumber,
+    SizeClass,
     run::{EntrySource, RunCursor},
     sync::AtomicU64,
+    types::{Lineage, VersionNumber},
 };
 
 /// Bytes at which a part ends.

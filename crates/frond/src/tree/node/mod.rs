@@ -23,13 +23,13 @@
 use arc_swap::{ArcSwapOption, Guard};
 
 use crate::{
-    Lineage, VersionNumber,
     cache::BlockCache,
     error::Result,
     page::{Link, PageKind},
     run::Run,
     store::{Class, HeldExtent, Request},
     sync::{Arc, AtomicBool, AtomicU32, AtomicU64, OnceLock, Ordering},
+    types::{Lineage, VersionNumber},
 };
 
 use super::{TreeContext, meta::RunMeta, piece::Piece};

@@ -9,12 +9,14 @@ use std::{
 
 use super::{node::Bound, *};
 use crate::{
-    Lineage, Result, SizeClass, Tag, VersionNumber,
+    Result, SizeClass,
     cache::{BlockCache, FramePool},
     io::{Env, MemoryVfs},
+    message::Tag,
     run::{Entry, EntrySource, OPERATOR_APPEND, Operators, RangeDeletes, put_operand},
     store::{self, StoreOptions},
     sync::{Arc, AtomicU64, Ordering},
+    types::{Lineage, VersionNumber},
 };
 
 mod edges;
@@ -189,7 +191,7 @@ impl House {
             .unwrap();
         let folder = self.cx.folder();
         let versions = versions.iter();
-        let versions = versions.map(|(tag, payload)| crate::Message::new(*tag, payload));
+        let versions = versions.map(|(tag, payload)| crate::message::Message::new(*tag, payload));
         let (mut value, mut spare) = (Vec::new(), Vec::new());
         match folder.fold_versions(versions, true, &mut value, &mut spare).unwrap()? {
             Tag::DELETE => None,

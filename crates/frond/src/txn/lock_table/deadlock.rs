@@ -35,8 +35,9 @@ use super::{
     waits::{Waiting, Waits},
 };
 use crate::{
-    KeyStart, TreeId,
+    TreeId,
     sync::{Arc, MutexGuard},
+    types::KeyStart,
 };
 
 /// One transaction on a cycle.

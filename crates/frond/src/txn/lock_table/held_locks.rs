@@ -23,7 +23,7 @@ use super::{
     rows::{NOTED, parts},
     spilled::OWNERS,
 };
-use crate::{KeyStart, TreeId};
+use crate::{TreeId, types::KeyStart};
 
 /// The object of a lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub enum HeldOn {
 pub struct HeldLock {
     /// The id of the transaction that holds it.
     pub owner: u64,
-    /// The program's own name for it, as in [`LiveTxn`](crate::LiveTxn).
+    /// The program's own name for it, as in [`LiveTxn`](crate::txn::lock_table::LiveTxn).
     pub tag: u64,
     /// The locked object.
     pub on: HeldOn,

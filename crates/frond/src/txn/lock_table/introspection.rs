@@ -13,9 +13,10 @@ use super::{
     waits::Waiting,
 };
 use crate::{
-    KeyStart, Seqno, TreeId,
+    Seqno, TreeId,
     latency::{Histogram, LatencyStats},
     sync::{Arc, AtomicU64, Ordering},
+    types::KeyStart,
 };
 
 /// A wait in progress.

@@ -5,7 +5,7 @@
 use std::{fmt, time::Duration};
 
 use super::{mode::Mode, shard::LockHash};
-use crate::{Error, KeyStart, TreeId};
+use crate::{Error, TreeId, types::KeyStart};
 
 /// How long a request may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

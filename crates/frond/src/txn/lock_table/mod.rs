@@ -68,10 +68,10 @@ mod waits;
 use std::{fmt, time::Duration};
 
 use crate::{
-    KeyStart,
     io::Clock,
     striped::CacheLine,
     sync::{Arc, AtomicU32, Mutex},
+    types::KeyStart,
 };
 
 pub use deadlock::{Deadlock, Party};
@@ -112,7 +112,7 @@ const STRONG: usize = if cfg!(shuttle) { 2 } else { 64 };
 /// ```
 /// # fn main() -> frond::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
-/// use frond::{LockHooks, LockParty, Options};
+/// use frond::{lock::{LockHooks, LockParty}, Options};
 ///
 /// /// Interrupts the transaction that the program numbered later.
 /// #[derive(Debug)]

@@ -29,9 +29,10 @@ use super::{
     shard::LockHash,
 };
 use crate::{
-    KeyStart, TreeId,
+    TreeId,
     striped::CacheLine,
     sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, fence},
+    types::KeyStart,
 };
 
 /// Number of an owner's intervals that are searched before a new one is made: a repeated statement

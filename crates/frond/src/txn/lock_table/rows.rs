@@ -11,9 +11,10 @@ use super::{
     shard::{LockHash, Name, Shard, Taken},
 };
 use crate::{
-    KeyStart, TreeId,
+    TreeId,
     sync::{Mutex, MutexGuard},
     txn::HashedKey,
+    types::KeyStart,
 };
 
 pub(super) const NOTED: &str = "lock table, invariant 1: what is noted is held";

@@ -30,9 +30,9 @@ use super::{
     shard::Taken,
 };
 use crate::{
-    KeyStart,
     cancel::Sleeper,
     sync::{Arc, MutexGuard},
+    types::KeyStart,
 };
 
 /// A wait in progress.

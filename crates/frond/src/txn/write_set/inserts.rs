@@ -18,7 +18,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Error, Kind, TreeId, error::Result, txn::range_tombstones::RangeTombstones};
+use crate::{
+    Duplicate, Error, TreeId, error::Result, message::Kind, txn::range_tombstones::RangeTombstones,
+};
 
 use super::{Entry, Slot, WriteSet};
 
@@ -117,7 +119,7 @@ impl WriteSet {
     /// only the caller knows.
     pub(super) fn inserted_twice(&self, slot: &Slot) -> Error {
         let (tree, index) = (String::new(), self.index_of(slot.position as usize));
-        Error::KeyExists { tree, index, key: self.key(slot).to_vec() }
+        Error::DuplicateKey(Duplicate::InBatch { tree, entry: index, key: self.key(slot).to_vec() })
     }
 
     /// The index in the batch, range deletes counted, of the entry at a position.

@@ -18,7 +18,13 @@
 use crate::bounds;
 use std::{collections::BTreeMap, ops::Range};
 
-use crate::{Error, Kind, Message, Tag, TreeId, blob::BLOB_REF_BYTES, error::Result, run::Folder};
+use crate::{
+    Error, TreeId,
+    blob::BLOB_REF_BYTES,
+    error::Result,
+    message::{Kind, Message, Tag},
+    run::Folder,
+};
 
 use super::range_tombstones::RangeTombstones;
 

@@ -3,7 +3,7 @@
 //!
 //! Threads: one.
 
-use crate::{Message, TreeId};
+use crate::{TreeId, message::Message};
 
 use super::{RangeSlot, Slot, WriteSet};
 

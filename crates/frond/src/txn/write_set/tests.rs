@@ -1,5 +1,6 @@
 //! A sealed batch compared with a map that applies the same operations one by one.
 
+use crate::Duplicate;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
@@ -115,7 +116,10 @@ fn an_insert_over_a_row_of_the_batch_is_refused_and_over_a_delete_is_not() {
         put(writes, b"k", b"old");
         insert(writes);
     });
-    assert!(matches!(refused, Err(Error::KeyExists { index: 2, .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::DuplicateKey(Duplicate::InBatch { entry: 2, .. }))),
+        "{refused:?}"
+    );
     let mut writes = sealed(|writes| {
         writes.push(TREES[0], b"k", Tag::DELETE, &[], false);
         insert(writes);

@@ -16,7 +16,8 @@
 use std::ops::Range;
 
 use crate::{
-    Message, Result, Tag, TreeId,
+    Result, TreeId,
+    message::{Message, Tag},
     run::{Direction, Entry, EntrySource, Folder, RangeDeletes},
 };
 

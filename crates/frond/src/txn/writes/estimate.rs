@@ -5,7 +5,7 @@
 //! Threads: one. Cost: two searches in the ordered view, and one addition per piece between; a look
 //! at each key if there are few.
 
-use crate::{Kind, TreeId};
+use crate::{TreeId, message::Kind};
 
 use super::TxnWrites;
 

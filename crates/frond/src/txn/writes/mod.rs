@@ -30,7 +30,7 @@
 //! [`TxnWrites::bytes`] is the memory used.
 //!
 //! Threads: one, under the lock of [`LiveWrites`], where other threads look at keys.
-//! Cost of an entry: `cargo bench -p frond --bench writes`.
+//! Cost of an entry: `cargo bench -p frond-db --bench writes`.
 
 mod chains;
 mod cursor;
@@ -45,9 +45,10 @@ mod trees;
 mod view;
 
 use crate::{
-    Result, Tag, TreeId,
+    Result, TreeId,
     blob::{BLOB_REF_BYTES, BlobHold},
     coding::put_varint,
+    message::Tag,
     run::Folder,
     sync::Arc,
 };
@@ -217,7 +218,7 @@ impl TxnWrites {
         let is_unsaid = is_first && state.covers.newest(key).is_none();
         let is_inserted = is_absent && (is_unsaid || plant!("txn: every insert is fresh"));
         set.push(tree, key, tag, payload, is_inserted);
-        self.adds |= tag.kind() != crate::Kind::Delete;
+        self.adds |= tag.kind() != crate::message::Kind::Delete;
         state.note(set, slot, tag, is_first);
         state.count(rows);
         self.changes += 1;

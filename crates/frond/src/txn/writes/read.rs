@@ -8,7 +8,11 @@
 //!
 //! Threads: one.
 
-use crate::{Kind, Message, Tag, TreeId, txn::WriteSet};
+use crate::{
+    TreeId,
+    message::{Kind, Message, Tag},
+    txn::WriteSet,
+};
 
 use super::{HashedKey, Mark, TxnWrites, chains::Chains};
 

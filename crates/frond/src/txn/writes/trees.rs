@@ -8,7 +8,11 @@
 //!
 //! Threads: one.
 
-use crate::{Kind, Tag, TreeId, txn::WriteSet};
+use crate::{
+    TreeId,
+    message::{Kind, Tag},
+    txn::WriteSet,
+};
 
 use super::view::View;
 use crate::txn::range_tombstones::RangeTombstones;

@@ -19,12 +19,12 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Lineage, Seqno, TreeId, VersionNumber,
+    Seqno, TreeId,
     blob::BlobHold,
     page::Link,
     store::{HeldPages, NamedSnapshot, SnapshotTrees, Space, TreeRoot as DurableRoot},
     sync::{Arc, Mutex, OnceLock},
-    types::Counts,
+    types::{Counts, Lineage, VersionNumber},
 };
 
 use super::{Roots, SpilledWrites};

@@ -27,9 +27,10 @@ use std::time::Duration;
 use arc_swap::Guard;
 
 use crate::{
-    Seqno, VersionNumber,
+    Seqno,
     striped::{CacheLine, Striped},
     sync::{Arc, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, thread_number},
+    types::VersionNumber,
 };
 
 use super::{MemtableRef, Version, Versions};

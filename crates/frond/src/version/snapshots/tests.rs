@@ -4,11 +4,13 @@ use std::{path::Path, time::Duration};
 
 use super::*;
 use crate::{
-    Lsn, Tag, TreeId,
+    TreeId,
     cache::FramePool,
     io::{Env, MemoryVfs},
     memtable::Memtable,
+    message::Tag,
     store::{self, StoreOptions},
+    types::Lsn,
     version::{Branches, Roots},
 };
 

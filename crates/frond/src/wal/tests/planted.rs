@@ -1,6 +1,6 @@
 //! The planted bugs of this module, each caught by the test that claims it.
 //!
-//! Run: `cargo test -p frond --features planted-bugs --lib planted`. One is missing here: "sample
+//! Run: `cargo test -p frond-db --features planted-bugs --lib planted`. One is missing here: "sample
 //! the covered position after the sync" needs a writer concurrent with the syncer, which only the
 //! model checker schedules (`interleavings.rs`).
 

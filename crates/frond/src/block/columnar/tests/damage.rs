@@ -108,7 +108,7 @@ fn contradictions_are_detected() {
     let build = || {
         let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
         for key in [[0, 1, 0, 9], [0, 1, 0, 17], [0, 3, 0, 4], [0, 3, 1, 0]] {
-            assert_eq!(builder.push(&key, crate::Tag::PUT, b"v", 1 << 20), Pushed::Done);
+            assert_eq!(builder.push(&key, crate::message::Tag::PUT, b"v", 1 << 20), Pushed::Done);
         }
         builder.finish(&[]).to_vec()
     };
@@ -141,8 +141,8 @@ fn with_fillers(parts: usize, deletes: u32, string: &[u8]) -> Result<(), &'stati
     let mut push = |key: u32, tag, payload: &[u8]| {
         assert_eq!(builder.push(&key.to_be_bytes(), tag, payload, 1 << 20), Pushed::Done);
     };
-    push(0, crate::Tag::PUT, &vec![0; parts]);
-    (1..=deletes).for_each(|row| push(row, crate::Tag::DELETE, &[]));
+    push(0, crate::message::Tag::PUT, &vec![0; parts]);
+    (1..=deletes).for_each(|row| push(row, crate::message::Tag::DELETE, &[]));
     let block = builder.finish(&[]).to_vec();
     let columnar = ColumnarBlock::parse(&block, &columns, &[]).unwrap();
     let row = |row: u32| if row == 0 { &[][..] } else { string };

@@ -9,9 +9,11 @@
 
 use super::*;
 use crate::{
-    Cursor, End, Hint, IfLocked, IndexSpec, Isolation, Layout, Options, Part, ReadOptions, RowLock,
-    Sees, Snapshot, TableSpec, Tree, TreeLock, Txn, TxnCursor, TxnOptions,
+    Cursor, IfLocked, IndexSpec, Isolation, Options, ReadOptions, RowLock, Snapshot, TableSpec,
+    Tree, Txn, TxnCursor, TxnOptions,
+    db::{Sees, TreeLock},
     io::{Env, MemoryVfs, Workers},
+    layout::{End, Hint, Layout, Part},
 };
 
 const ROWS: u8 = 50;
@@ -31,7 +33,7 @@ fn store() -> Db {
 /// A tree whose rows are counted, some of them in memory and some in the tree.
 fn tree(db: &Db) -> Tree {
     let value_layout = Some(Layout::new(vec![Part::Fixed(1, Hint::None), Part::Var(End::Rest)]));
-    let options = TreeOptions { unique: true, value_layout, ..Default::default() };
+    let options = TreeOptions::new().unique(true).value_layout(value_layout);
     let tree = db.create_tree("t", options).unwrap();
     for rows in [0..ROWS / 2, ROWS / 2..ROWS] {
         let insert =
@@ -168,16 +170,12 @@ fn at_snapshot(snapshot: &Snapshot, tree: &Tree) -> Vec<Seen> {
 /// Every way to read in a transaction, each in a new transaction, or in one made by `given`.
 fn in_txns(db: &Db, tree: &Tree, given: Option<&dyn Fn(Isolation, bool) -> Txn>) -> Vec<Seen> {
     let parts = tree.projection(&[0]).unwrap();
-    let newest = ReadOptions { sees: Sees::Newest, ..Default::default() };
-    let of_parts = ReadOptions { projection: Some(&parts), ..Default::default() };
-    let last_commit = ReadOptions {
-        lock: Some(RowLock::Shared),
-        if_locked: IfLocked::SemiConsistent,
-        ..Default::default()
-    };
+    let newest = ReadOptions::new().sees(Sees::Newest);
+    let of_parts = ReadOptions::new().projection(&parts);
+    let last_commit = ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::SemiConsistent);
     let some = |found: bool| Some(()).filter(|()| found);
     let read = |txn: &Txn, options: &ReadOptions<'_>| {
-        one(txn.read(tree, &[3], options).map(|row| some(row.exists)))
+        one(txn.get_with(tree, &[3], options).map(|row| some(row.exists)))
     };
     type Way<'a> = (&'a str, Box<dyn Fn(&Txn) -> Result<u64> + 'a>);
     let plain: Vec<Way<'_>> = vec![
@@ -187,13 +185,13 @@ fn in_txns(db: &Db, tree: &Tree, given: Option<&dyn Fn(Isolation, bool) -> Txn>)
             Box::new(|txn| one(txn.get_projected(tree, &[3], &parts, &mut Vec::new()).map(some))),
         ),
         ("get_many", Box::new(|txn| all(txn.get_many(tree, &keys())))),
-        ("read", Box::new(|txn| read(txn, &Default::default()))),
-        ("read, the newest", Box::new(|txn| read(txn, &newest))),
-        ("read of parts", Box::new(|txn| read(txn, &of_parts))),
+        ("get_with", Box::new(|txn| read(txn, &Default::default()))),
+        ("get_with, the newest", Box::new(|txn| read(txn, &newest))),
+        ("get_with, parts", Box::new(|txn| read(txn, &of_parts))),
         (
-            "read_many",
+            "get_many_with",
             Box::new(|txn| {
-                let rows = txn.read_many(tree, &keys(), &newest)?;
+                let rows = txn.get_many_with(tree, &keys(), &newest)?;
                 Ok(rows.iter().filter(|row| row.exists).count() as u64)
             }),
         ),
@@ -206,8 +204,8 @@ fn in_txns(db: &Db, tree: &Tree, given: Option<&dyn Fn(Isolation, bool) -> Txn>)
     ];
     let locking: Vec<Way<'_>> = vec![
         ("get_for_update", Box::new(|txn| one(txn.get_for_update(tree, &[33])))),
-        ("get_for_share", Box::new(|txn| one(txn.get_for_share(tree, &[3])))),
-        ("read, the last commit", Box::new(|txn| read(txn, &last_commit))),
+        ("get_with a lock", Box::new(|txn| read(txn, &ReadOptions::new().lock(RowLock::Shared)))),
+        ("get_with, the last commit", Box::new(|txn| read(txn, &last_commit))),
         (
             "scan_locked",
             Box::new(|txn| {
@@ -234,7 +232,7 @@ fn in_txns(db: &Db, tree: &Tree, given: Option<&dyn Fn(Isolation, bool) -> Txn>)
     for isolation in LEVELS {
         for read_only in [false, true] {
             let begin = || {
-                let options = TxnOptions { isolation, read_only, ..Default::default() };
+                let options = TxnOptions::new().isolation(isolation).read_only(read_only);
                 given
                     .map_or_else(|| db.begin(options).unwrap(), |given| given(isolation, read_only))
             };
@@ -319,7 +317,8 @@ fn a_transaction_older_than_a_drop_sees_all_rows_or_an_error() {
         // One for each of the ways, with its snapshot.
         let begun = std::cell::RefCell::new(std::collections::VecDeque::new());
         let begin = |isolation, read_only| {
-            let txn = db.begin(TxnOptions { isolation, read_only, ..Default::default() }).unwrap();
+            let txn =
+                db.begin(TxnOptions::new().isolation(isolation).read_only(read_only)).unwrap();
             if isolation != Isolation::Serializable {
                 txn.get(&other, b"").unwrap();
             }
@@ -423,7 +422,7 @@ fn no_index_read_finds_only_part_of_the_rows_during_a_drop() {
             };
             for isolation in LEVELS {
                 for read_only in [false, true] {
-                    let options = TxnOptions { isolation, read_only, ..Default::default() };
+                    let options = TxnOptions::new().isolation(isolation).read_only(read_only);
                     let begin = || db.begin(options.clone()).unwrap();
                     must_be_named(rows_by_index(&begin()));
                     if is_unique {

@@ -25,10 +25,11 @@ use std::{
 };
 
 use crate::{
-    Error, NewPart, Result, Seqno, TreeId,
+    Error, Result, Seqno, TreeId,
     bounds::{check_clone, take_tree_number},
     catalog::{CounterRecord, Parent, Record, TreeEntry, TreeRecord, validate_name},
     db::{Db, Shared, TreeOptions, load::Made},
+    layout::NewPart,
     sync::{Arc, MutexGuard},
     tree::Built,
     types::Counts,
@@ -505,7 +506,7 @@ mod tests {
         let tree = db.open_tree("t").unwrap();
         assert_eq!((tree.id(), tree.next_number(0).unwrap()), (new, 71));
         assert!(tree.contains(b"row").unwrap());
-        let report = db.check(crate::CheckMode::Full).unwrap();
+        let report = db.check(crate::check::CheckMode::Full).unwrap();
         assert!(report.is_clean(), "{report}");
         db.close().unwrap();
     }
@@ -547,7 +548,7 @@ mod tests {
                 }
                 assert_eq!(db.open_tree(name).is_err(), drops_parent);
             }
-            let report = db.check(crate::CheckMode::Full).unwrap();
+            let report = db.check(crate::check::CheckMode::Full).unwrap();
             assert!(report.is_clean(), "{report}");
             db.close().unwrap();
         }

@@ -37,13 +37,14 @@ mod round;
 use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
-    Error, Progress, Result, TreeId,
+    Error, Result, TreeId,
     cancel::CancelToken,
     catalog::{BUILD_ATTRIBUTES, ChangeQueue},
     db::{
         Batch, BulkLoad, CatalogChange, Db, ExclusiveTreeLock, Interrupter, Snapshot, Tree,
         TreeOptions, ddl::WritersThen,
     },
+    progress::Progress,
     sync::{Arc, AtomicBool, Ordering},
 };
 
@@ -125,7 +126,7 @@ impl Db {
     /// // An index of people by name.
     /// let people = db.create_tree("people", Default::default())?;
     /// people.put(b"1", b"ada")?;
-    /// let unique = TreeOptions { unique: true, ..Default::default() };
+    /// let unique = TreeOptions::new().unique(true);
     /// let mut build = db.build_indexes(&people, &[("people by name", unique)])?;
     ///
     /// let snapshot = build.snapshot(Duration::from_secs(10))?;

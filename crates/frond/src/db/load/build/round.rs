@@ -16,7 +16,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Batch, Durability, Error, Result, Tree,
+    Batch, Duplicate, Durability, Error, Result, Tree,
     catalog::ChangeQueue,
     db::{Cursor, Db, ExclusiveWait, Snapshot, batch::check_key},
     sync::{Arc, Ordering},
@@ -254,8 +254,8 @@ impl IndexBuild {
                 continue;
             }
             let Row { key, old, new, is_out } = &mut round.row;
-            *old = has.get(base, key)?;
-            *new = round.to.get(base, key)?;
+            *old = has.get(base, &*key)?;
+            *new = round.to.get(base, &*key)?;
             if old != new {
                 *is_out = true;
                 if round.pass != Pass::Coming {
@@ -339,7 +339,7 @@ impl IndexBuild {
             if options.unique && !stays && round.pass != Pass::Both {
                 // Invariant 1.
                 if tree.contains(&key)? || !fresh.insert((index, key.clone())) {
-                    return Err(Error::DuplicateKey { tree: name.clone(), key });
+                    return Err(Error::DuplicateKey(Duplicate::InLoad { tree: name.clone(), key }));
                 }
             }
             batch.put(tree, &key, &value)?;

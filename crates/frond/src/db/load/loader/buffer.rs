@@ -13,8 +13,8 @@
 //! Threads: one.
 
 use crate::{
-    Tag,
     block::common_prefix,
+    message::Tag,
     run::{Entry, head},
 };
 

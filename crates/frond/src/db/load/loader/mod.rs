@@ -22,16 +22,19 @@ mod tests;
 use std::{cmp::Ordering as Order, collections::BTreeMap, fmt, ops::Range};
 
 use crate::{
-    Error, Kind, Progress, Tag, VersionNumber,
+    Duplicate, Error,
     blob::{BlobHold, BlobRef},
     cancel::CancelToken,
     error::Result,
+    message::{Kind, Tag},
     pipeline::{LoadShare, Loads},
+    progress::Progress,
     run::{BULK_BYTES, BlobReader, Entry},
     store::HeldPages,
     sync::{Arc, Ordering},
     tree::{Built, TreeBuilder, TreeContext, TreeTraits},
     trim::give_freed_back,
+    types::VersionNumber,
 };
 
 use buffer::RowBuffer;
@@ -129,7 +132,10 @@ impl Losers {
                     _ => tell(row.key, row.payload),
                 }
             }
-            return Err(Error::DuplicateKey { tree: tree.clone(), key: row.key.to_vec() });
+            return Err(Error::DuplicateKey(Duplicate::InLoad {
+                tree: tree.clone(),
+                key: row.key.to_vec(),
+            }));
         }
         if row.tag.kind() == Kind::PutBlob
             && let Some(reference) = BlobRef::from_disk(row.payload)

@@ -12,7 +12,6 @@
 use std::collections::VecDeque;
 
 use crate::{
-    Lineage, VersionNumber,
     block::Codec,
     error::Result,
     page::{Link, PageKind},
@@ -20,6 +19,7 @@ use crate::{
     store::{Class, HeldExtent, Request},
     sync::Arc,
     tree::TreeContext,
+    types::{Lineage, VersionNumber},
 };
 
 /// Runs in key order, each in an extent of its own.

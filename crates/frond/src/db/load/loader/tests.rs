@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::{
-    Db, Limits, Options, Shape, TreeOptions, Tuning,
+    Db, Options, TreeOptions,
+    db::Tuning,
     io::{Env, MemoryVfs, RealClock, RealRng, Workers},
-    tree::{Child, NodeRef, Root},
+    pipeline::Limits,
+    tree::{Child, NodeRef, Root, Shape},
 };
 use std::collections::BTreeSet;
 
@@ -84,7 +86,7 @@ fn nodes_are_well_filled_and_leaves_differ() {
             let whole = &leaves[..leaves.len() - 1];
             assert!(whole.iter().all(|bytes| (500..1700).contains(bytes)), "{leaves:?}");
         }
-        let report = db.check(crate::CheckMode::Full).unwrap();
+        let report = db.check(crate::check::CheckMode::Full).unwrap();
         assert!(report.is_clean(), "{rows} rows: {report}");
     }
     db.close().unwrap();
@@ -102,7 +104,7 @@ fn loads_share_their_memory() {
         b.put(&row(number), b"").unwrap();
     }
     assert!(loads.memory_bytes() > 0);
-    let pieces = |load: &crate::BulkLoad| load.loader.pieces.len();
+    let pieces = |load: &crate::db::BulkLoad| load.loader.pieces.len();
     // 5000 rows of 41 bytes in a share of 8 KiB.
     assert!(pieces(&a) > 1 && loads.spilled_bytes.load(Ordering::Relaxed) > 100_000);
     assert!(a.loader.pieces.iter().any(|piece| piece.level > 0), "pieces were merged on the way");

@@ -208,7 +208,8 @@ impl Cursor {
     }
 
     /// Moves the gap just below `key`: `next` then returns the first row not below it.
-    pub fn seek(&mut self, key: &[u8]) {
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) {
+        let key = key.as_ref();
         self.order.forget();
         self.stand(Gap::Below(key.to_vec()));
     }

@@ -29,9 +29,10 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    KeyRange, Layout, Result,
+    KeyRange, Result,
     block::common_prefix,
     db::{Cursor, Tree},
+    layout::Layout,
     tree::Look,
     tuple::prefix_end,
 };
@@ -68,10 +69,10 @@ impl Tree {
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// use frond::{Hint, Layout, Part, TreeOptions};
+    /// use frond::{layout::{Hint, Layout, Part}, TreeOptions};
     ///
     /// let city_and_id = Layout::new(vec![Part::Fixed(2, Hint::None), Part::Fixed(4, Hint::None)]);
-    /// let options = TreeOptions { key_layout: Some(city_and_id), ..Default::default() };
+    /// let options = TreeOptions::new().key_layout(city_and_id);
     /// let by_city = db.create_tree("by city", options)?;
     /// for id in 0..100u32 {
     ///     let city: &[u8; 2] = if id % 4 == 0 { b"ah" } else { b"bo" };

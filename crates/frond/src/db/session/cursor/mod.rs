@@ -15,8 +15,9 @@
 use std::{cmp::Ordering, time::Duration};
 
 use crate::{
-    Error, KeyRange, Kind, Result, TreeId,
+    Error, KeyRange, Result, TreeId,
     db::{Cursor, KeyOrder, Projection, Repeats, Tree, TxnRows, tree::bounds},
+    message::Kind,
     txn::{Mark, OwnCursor},
 };
 
@@ -95,8 +96,7 @@ impl Txn {
     /// A cursor over a range of keys, before its first row. It sees what the transaction's level
     /// shows, and the transaction's own writes from before the scan, or from before its
     /// [statement](Self::begin_statement); rows that the transaction deletes meanwhile are skipped.
-    /// It locks nothing, except at level `Serializable`, where it is a shared
-    /// [`scan_locked`](Self::scan_locked).
+    /// It locks nothing, except at level `Serializable`, where it locks rows shared.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -130,12 +130,15 @@ impl Txn {
         TxnRows::new(self.scan(tree, range))
     }
 
-    /// A cursor that reads rows as requested: without locks, or locking each row as it comes to it,
-    /// as [`scan_locked`](Self::scan_locked) does. [`ReadOptions::with_last`] has no effect here:
-    /// other rows may be joined to a row that the cursor locks.
+    /// A cursor that reads rows as requested: without locks, or locking each row as it comes to it
+    /// and returning the newest version. At the levels `RepeatableRead` and `Serializable` it then
+    /// also locks the gaps that it passes: other transactions cannot insert there until the
+    /// transaction ends. Rows that it reads ahead are not locked. [`ReadOptions::with_last`] has no
+    /// effect here: other rows may be joined to a row that the cursor locks.
     ///
     /// # Errors
-    /// As [`scan_locked`](Self::scan_locked) and [`TxnCursor::project`].
+    /// As [`get_for_update`](Self::get_for_update) and [`TxnCursor::project`]; errors of locks come
+    /// from the cursor's steps.
     pub fn scan_with(
         &self,
         tree: &Tree,
@@ -166,21 +169,15 @@ impl Txn {
         Ok(self.cursor(&mut state, tree, Base::Seen(Box::new(base)), (from, to)))
     }
 
-    /// A cursor that locks each row as it comes to it and returns the newest version. At the levels
-    /// `RepeatableRead` and `Serializable` it also locks the gaps that it passes: other
-    /// transactions cannot insert there until the transaction ends. Rows that it reads ahead are
-    /// not locked.
-    ///
-    /// # Errors
-    /// As [`get_for_update`](Self::get_for_update); those of locks come from the cursor's steps.
-    pub fn scan_locked(
+    /// A cursor that locks each row.
+    pub(crate) fn scan_locked(
         &self,
         tree: &Tree,
         range: impl KeyRange,
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<TxnCursor<'_>> {
-        let options = ReadOptions { lock: Some(lock), if_locked, ..Default::default() };
+        let options = ReadOptions::new().lock(lock).if_locked(if_locked);
         self.scan_as(tree, bounds(&range)?, &options)
     }
 
@@ -285,7 +282,8 @@ impl TxnCursor<'_> {
     }
 
     /// Moves just below `key`: `next` then returns the first row not below it.
-    pub fn seek(&mut self, key: &[u8]) {
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) {
+        let key = key.as_ref();
         self.at.clear();
         self.at.extend_from_slice(key);
         self.stand(Position::Below);
@@ -337,7 +335,7 @@ impl TxnCursor<'_> {
     /// says, or else as the scan's or the transaction's options say. The cursor stays where it is.
     ///
     /// # Errors
-    /// As [`Txn::read`]; `InvalidArgument` if the scan locks nothing, or has returned no row since
+    /// As [`Txn::get_with`]; `InvalidArgument` if the scan locks nothing, or has returned no row since
     /// it was positioned.
     pub fn relock(&mut self, wait: Option<Duration>) -> Result<Option<(&[u8], &[u8])>> {
         let Base::Locked(walk) = &self.base else {

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Db, Durability, IfLocked, Isolation, Limits, Options, RowChange, RowLock, Tree, TreeOptions,
-    Tuning, TxnOptions,
+    Db, Durability, IfLocked, Isolation, Options, RowLock, Tree, TreeOptions, TxnOptions,
+    db::{RowChange, Tuning},
     io::{Env, MemoryVfs, Workers},
+    pipeline::Limits,
     sync::Arc,
 };
 
@@ -24,7 +25,7 @@ fn table(limits: Limits) -> Table {
     let tuning = Tuning { limits: Some(limits), ..Tuning::default() };
     let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy).env(env);
     let db = Db::open("/store", options.tuning(tuning)).unwrap();
-    let unique = TreeOptions { unique: true, ..Default::default() };
+    let unique = TreeOptions::new().unique(true);
     let rows = db.create_tree("rows", unique).unwrap();
     let groups = db.create_tree("groups", Default::default()).unwrap();
     Table { db, rows, groups }
@@ -34,7 +35,7 @@ impl Table {
     /// A transaction that locks gaps and never waits.
     fn begin(&self) -> Txn {
         let (isolation, lock_timeout) = (Isolation::RepeatableRead, Some(Duration::ZERO));
-        self.db.begin(TxnOptions { isolation, lock_timeout, ..Default::default() }).unwrap()
+        self.db.begin(TxnOptions::new().isolation(isolation).lock_timeout(lock_timeout)).unwrap()
     }
 
     /// Inserts a row, whose number the program may know to be new.
@@ -99,7 +100,7 @@ fn a_scan_waits_for_the_pending_entry_of_an_index_that_is_not_unique() {
 #[test]
 fn a_transaction_is_paced_before_its_first_row_lock() {
     let limits = || Limits { memtable_bytes: 64 << 10, ..Limits::for_cache(8 << 20) };
-    let slowed = |table: &Table| table.db.stats().get("writers_slowed").unwrap();
+    let slowed = |table: &Table| table.db.stats().writers_slowed;
     // Puts that outrun the applies, until one is slowed; returns how many were not.
     let fill = |table: &Table, most: usize| {
         let put = |n: usize| {

@@ -13,8 +13,9 @@
 use std::ops::Bound;
 
 use crate::{
-    DecodeError, KEY_BYTES_MAX, Seqno, TreeId,
+    KEY_BYTES_MAX, Seqno, TreeId,
     coding::{Reader, put_bytes, put_varint},
+    layout::DecodeError,
     txn::lock_table::{LockList, RangeEntry, RowEntry, RowMode, TableMode},
 };
 

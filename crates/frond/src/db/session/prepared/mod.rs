@@ -32,7 +32,7 @@ mod table;
 mod tests;
 
 use crate::{
-    Durability, Error, Result, Seqno, Xid,
+    Durability, Error, Result, Seqno,
     blob::BlobHold,
     catalog::{CATALOG_TREE, TreeEntry},
     db::{
@@ -45,6 +45,7 @@ use crate::{
         LiveWrites, MemoryReservation,
         lock_table::{LockList, LockSet, LockTable},
     },
+    types::Xid,
     version::Change,
     wal::{GuaranteeRefused, RecordBuilder, Reservation, TRAILER_BYTES},
 };

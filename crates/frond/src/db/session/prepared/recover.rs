@@ -16,7 +16,7 @@ use super::{
     form::{self, Content},
 };
 use crate::{
-    Error, Lsn, Place, Result, Seqno, TreeId, VersionNumber, Xid,
+    Error, Place, Result, Seqno, TreeId,
     blob::{BlobHold, BlobRef},
     block::columnar::ColumnSelection,
     catalog::{CATALOG_TREE, Pieces, Record},
@@ -31,6 +31,7 @@ use crate::{
         LiveWrites, MemoryReservation,
         lock_table::{Leaving, LockList, RowMode, TableMode},
     },
+    types::{Lsn, VersionNumber, Xid},
     version::{Change, SpilledWrites},
     wal::{self, Item, RecordBuilder, TRAILER_BYTES},
 };

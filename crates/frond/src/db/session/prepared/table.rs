@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use super::Prepared;
 use crate::{
-    Error, Result, Seqno, Xid,
+    Error, Result, Seqno,
     sync::{Mutex, MutexGuard},
+    types::Xid,
 };
 
 /// Description of a prepared transaction.

@@ -3,11 +3,14 @@
 
 use super::*;
 use crate::{
-    CheckMode, IfLocked, Isolation, Limits, Options, RowEntry, RowLock, Tag, Tree, TreeId, Tuning,
-    TxnOptions,
+    Duplicate, IfLocked, Isolation, Options, RowLock, Tree, TreeId, TxnOptions,
     catalog::{PreparedPiece, Record},
+    check::CheckMode,
+    db::{RowEntry, Tuning},
     io::{Env, MemoryVfs, OpenMode, Vfs, Workers},
+    message::Tag,
     page::Link,
+    pipeline::Limits,
     store::Extent,
 };
 
@@ -214,15 +217,18 @@ fn rows_locked_but_not_written_are_released() {
     tree.put(b"there", b"0").unwrap();
     index.put(b"taken", b"there").unwrap();
     let isolation = Isolation::RepeatableRead;
-    let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+    let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
     txn.put(&tree, b"a", b"1").unwrap();
-    assert!(matches!(txn.insert(&tree, b"there", b"1"), Err(Error::RowExists { .. })));
+    assert!(matches!(
+        txn.insert(&tree, b"there", b"1"),
+        Err(Error::DuplicateKey(Duplicate::Row { .. }))
+    ));
     // A row that is undone with its call: its other entry is not new.
     let entry = |tree, key, unique| RowEntry { tree, key, value: b"new", unique, absent: false };
     let entries = [entry(&tree, b"new", true), entry(&index, b"taken", true)];
     assert!(txn.insert_row(&entries, RowLock::Exclusive).unwrap().is_some());
     txn.prepare(&xid()).unwrap().detach();
-    let other = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+    let other = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
     let is_locked = |tree: &Tree, key: &[u8]| {
         let read = other.get_locked(tree, key, RowLock::Exclusive, IfLocked::NoWait);
         matches!(read, Err(Error::LockBusy { .. }))
@@ -248,7 +254,7 @@ fn rows_written_again_after_their_piece_was_dropped_stay_locked() {
         let vfs = Arc::new(MemoryVfs::new());
         let db = open_with(&vfs, |options| options.tuning(tuning.clone())).unwrap();
         let tree = db.create_tree("t", Default::default()).unwrap();
-        let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+        let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
         let savepoint = txn.savepoint().unwrap();
         for row in 0..20u32 {
             txn.put(&tree, &row.to_be_bytes(), &[7; 40]).unwrap();

@@ -3,7 +3,7 @@
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use super::*;
-use crate::{KeyStart, sync::AtomicBool};
+use crate::{sync::AtomicBool, types::KeyStart};
 use WaitPolicy::{Forever, NoWait};
 
 fn row(tree: TreeId, key: &[u8], told: bool) -> HeldOn {

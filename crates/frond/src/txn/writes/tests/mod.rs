@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    Kind, Message,
+    message::{Kind, Message},
     run::{Entry, EntrySource, OPERATOR_APPEND, Operators},
 };
 

@@ -11,7 +11,7 @@ use super::{
     spilled::{Beyond, Edges},
     *,
 };
-use crate::KeyStart;
+use crate::types::KeyStart;
 
 /// Maximum time for an answer: far more than is needed, so that a failure ends.
 const PATIENCE: Duration = Duration::from_secs(60);

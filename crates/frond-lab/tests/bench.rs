@@ -1,9 +1,27 @@
 //! `frond bench sizes`: a small data set, from the command line to the tables that are printed.
-#![cfg(feature = "bench")]
+#![cfg(feature = "lab")]
 
-mod common;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
-use common::Place;
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a directory") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn bench(&self, words: &[&str]) -> Output {
+        let program = Path::new(env!("CARGO_BIN_EXE_frond-bench"));
+        Command::new(program).args(words).output().expect("the program starts")
+    }
+}
 
 /// The cells of a table, of the line of this target.
 fn cells(out: &str, table: &str, target: &str) -> Vec<(String, String)> {
@@ -26,10 +44,10 @@ fn sizes_are_measured_by_store_and_by_column() {
     let place = Place::new();
     let dir = place.path("bench").display().to_string();
     let json = place.path("sizes.json").display().to_string();
-    let sizes = ["bench", "sizes", "--sets", "linktable=20000", "--targets", "frond"];
-    let answer = place.frond(&[&sizes[..], &["--dir", &dir, "--json", &json]].concat());
-    assert_eq!(answer.code, 0, "{answer:?}");
-    let out = answer.out;
+    let sizes = ["sizes", "--sets", "linktable=20000", "--targets", "frond"];
+    let answer = place.bench(&[&sizes[..], &["--dir", &dir, "--json", &json]].concat());
+    assert!(answer.status.success(), "{answer:?}");
+    let out = String::from_utf8(answer.stdout).expect("text");
 
     let table = "**load · rows=20000 set=linktable time_limit=0 · embedded · linktable**";
     let frond = cells(&out, table, "frond");
@@ -65,8 +83,9 @@ fn sizes_are_measured_by_store_and_by_column() {
 fn an_unknown_store_or_workload_is_refused() {
     let place = Place::new();
     let dir = place.path("bench").display().to_string();
-    for words in [["bench", "iibunch", "--dir", &dir], ["bench", "queue", "--targets", "rockdb"]] {
-        let answer = place.frond(&words);
-        assert!(answer.code == 2 && answer.err.contains('`'), "{answer:?}");
+    for words in [["iibunch", "--dir", &dir], ["queue", "--targets", "rockdb"]] {
+        let answer = place.bench(&words);
+        let said = String::from_utf8_lossy(&answer.stderr);
+        assert!(answer.status.code() == Some(2) && said.contains('`'), "{answer:?}");
     }
 }

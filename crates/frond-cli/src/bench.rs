@@ -1,0 +1,44 @@
+//! `frond bench`: starts the program `frond-bench`.
+//!
+//! It is a program of its own because it contains the stores that it compares with.
+
+use std::{
+    ffi::OsString, io::ErrorKind, os::unix::process::CommandExt, path::PathBuf, process::Command,
+};
+
+use crate::fail::{self, Result};
+
+/// Run a workload on Frond and other stores, and compare
+///
+/// The options are those of the program frond-bench, which has to be next to this one or in PATH:
+/// `frond bench --help` lists them.
+#[derive(clap::Args)]
+#[command(
+    disable_help_flag = true,
+    after_help = "\
+Examples:
+  frond bench iibench --targets frond,rocksdb,sqlite
+  frond bench sizes --targets frond,sqlite"
+)]
+pub struct Args {
+    /// Workload and options
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    words: Vec<OsString>,
+}
+
+const PROGRAM: &str = "frond-bench";
+
+/// Runs the subcommand. Returns only if the program cannot be started.
+pub fn run(args: Args) -> Result {
+    let beside = std::env::current_exe().map(|own| own.with_file_name(PROGRAM));
+    let beside = beside.ok().filter(|path| path.is_file());
+    let program = beside.unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let failed = Command::new(&program).args(args.words).exec();
+    match failed.kind() {
+        ErrorKind::NotFound => fail::error(
+            "the program frond-bench is neither next to frond nor in PATH; in the source folder, \
+             build it with `cargo build --release -p frond-lab --features lab`",
+        ),
+        _ => fail::error(format!("{}: {failed}", program.display())),
+    }
+}
