@@ -51,8 +51,10 @@ mod types;
 mod version;
 pub mod wal;
 
-pub use backup::{BackupId, BackupInfo, restore, verify_backup};
+pub use backup::{Backup, BackupId, BackupInfo, restore, verify_backup};
 pub use block::columnar::ColumnOf;
+#[doc(hidden)]
+pub use check::check_in;
 pub use check::{
     CheckMode, CheckReport, Checked, ColumnUse, Finding, LevelShape, Severity, TreeColumns,
     TreeShape, check,

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::Path};
 use common::{options, tiny};
 use frond::{
     Batch, CheckMode, CheckReport, Db, Durability, Limits, Tree, TreeOptions, Tuning, check,
-    io::Env, operator,
+    operator,
 };
 use frond_testkit::Dice;
 
@@ -20,8 +20,8 @@ fn assert_clean(report: &CheckReport) {
 #[track_caller]
 fn assert_clean_closed(path: &Path) -> CheckReport {
     let before = files(path);
-    assert_clean(&check(path, CheckMode::Quick, Env::real()).unwrap());
-    let report = check(path, CheckMode::Full, Env::real()).unwrap();
+    assert_clean(&check(path, CheckMode::Quick).unwrap());
+    let report = check(path, CheckMode::Full).unwrap();
     assert_clean(&report);
     assert!(files(path) == before, "a check writes nothing");
     report
@@ -61,11 +61,11 @@ fn a_fresh_store_is_clean() {
     let path = dir.path().join("store");
     let db = Db::open(&path, options()).unwrap();
     assert_clean(&db.check(CheckMode::Full).unwrap());
-    assert!(check(&path, CheckMode::Quick, Env::real()).is_err(), "it is locked");
+    assert!(check(&path, CheckMode::Quick).is_err(), "it is locked");
     db.close().unwrap();
     assert!(db.check(CheckMode::Quick).is_err(), "it is closed");
     assert_clean_closed(&path);
-    assert!(check(dir.path().join("none"), CheckMode::Quick, Env::real()).is_err());
+    assert!(check(dir.path().join("none"), CheckMode::Quick).is_err());
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_flipped_byte_is_detected_or_irrelevant() {
         let mut bad = bytes.clone();
         bad[at] ^= 1 << dice.below(8);
         std::fs::write(name, &bad).unwrap();
-        match check(&path, CheckMode::Full, Env::real()) {
+        match check(&path, CheckMode::Full) {
             Ok(report) if report.findings.is_empty() => {
                 harmless += 1;
                 let rows =

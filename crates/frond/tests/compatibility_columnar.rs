@@ -17,7 +17,7 @@ use std::{
 use common::options;
 use frond::{
     Batch, CheckMode, Db, Durability, End, Hint, Layout, Limits, Options, Part, Result, Shape,
-    Snapshot, Tree, TreeOptions, Tuning, check, io::Env,
+    Snapshot, Tree, TreeOptions, Tuning, check,
 };
 use frond_testkit::Dice;
 
@@ -314,7 +314,7 @@ fn a_store_of_columnar_runs_is_read_and_written() {
     assert_all(&db, &rows);
     db.close().unwrap();
     drop(db);
-    let report = check(dir.path(), CheckMode::Full, Env::real()).unwrap();
+    let report = check(dir.path(), CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
     // Writing, with leaves of another size, and in the middle of what waits in buffers.
     let db = Db::open(dir.path(), options()).unwrap();
@@ -352,6 +352,6 @@ fn a_store_of_columnar_runs_is_read_and_written() {
     }
     db.drop_snapshot(SNAPSHOT).unwrap();
     db.close().unwrap();
-    let report = check(dir.path(), CheckMode::Full, Env::real()).unwrap();
+    let report = check(dir.path(), CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
 }

@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, fmt, path::Path, time::Duration};
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Error, ErrorKind, Options, SizeClass, TreeOptions, check,
+    Batch, CheckMode, Db, Durability, Error, ErrorKind, Options, SizeClass, TreeOptions, check_in,
 };
 
 use super::guarded;
@@ -178,7 +178,7 @@ fn break_page(
         }
     };
     db.close()?;
-    let verdict = check(DIR, CheckMode::Full, vfs.env(1))?;
+    let verdict = check_in(&vfs.env(1), DIR, CheckMode::Full)?;
     let harmed = decay == Decay::Bit && !(lost.is_empty() && damaged.is_empty());
     if harmed == verdict.is_clean() && (harmed || decay == Decay::Sector) {
         return fail(format!("{} rows lost, and the check says: {verdict}", lost.len()));

@@ -60,7 +60,7 @@ fn pages_are_kept_until_the_copy_ends() {
     .unwrap();
     drop(held);
     assert!(db.shared.engine.store.space().stats().kept < kept - 100_000, "of {kept}");
-    let report = crate::check("/full", CheckMode::Full, env.clone()).unwrap();
+    let report = crate::check_in(&env, "/full", CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{report}");
     let copy = open(&env, "/full");
     let found = copy.open_tree("t").unwrap().get(&7u32.to_be_bytes()).unwrap();

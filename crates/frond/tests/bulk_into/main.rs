@@ -8,8 +8,8 @@ mod crashes;
 use std::{collections::BTreeMap, thread, time::Duration};
 
 use frond::{
-    Batch, BulkLoad, Change, CheckMode, Db, Error, ErrorKind, Hint, Interrupter, Layout, NewPart,
-    Part, Snapshot, Tree, TreeLock, TreeOptions, Xid, io::Env, restore,
+    Backup, Batch, BulkLoad, Change, CheckMode, Db, Error, ErrorKind, Hint, Interrupter, Layout,
+    NewPart, Part, Snapshot, Tree, TreeLock, TreeOptions, Xid,
 };
 use frond_testkit::effort;
 
@@ -518,7 +518,7 @@ fn backups_contain_filled_trees() {
     db.close().unwrap();
     for (chain, count) in [(vec![at("loading")], 0), (vec![at("loading"), at("loaded")], 3001)] {
         let target = at(&format!("restored {count}"));
-        restore(at("full"), &chain, &target, Env::real()).unwrap();
+        Backup::new(at("full")).increments(&chain).restore(&target).unwrap();
         let db = Db::open(target, common::options()).unwrap();
         assert_eq!(rows_of(&db, "t").len(), count);
         assert_eq!(db.open_tree("t").unwrap().next_number(0).unwrap(), 10);

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Options, SizeClass, Tree, TreeOptions, check, io::Env,
+    Batch, CheckMode, Db, Durability, Options, SizeClass, Tree, TreeOptions, check,
     page::FEATURE_DICTIONARIES,
 };
 
@@ -95,7 +95,7 @@ fn live(dir: &Path, size_class: SizeClass, model: &mut Rows) -> (Rows, u64) {
         _ => assert_eq!((under, columns.dictionary_bytes), (0, 0)),
     }
     db.close().unwrap();
-    let report = check(dir, CheckMode::Full, Env::real()).unwrap();
+    let report = check(dir, CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
     (found, columns.bytes)
 }
