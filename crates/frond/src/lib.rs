@@ -107,7 +107,7 @@ pub use types::{
     StoreId, TreeId, VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX, VersionNumber, XID_BYTES_MAX, Xid,
 };
 
-/// Compiles the example of the README.
+/// Compiles the example of the README, which `examples/readme.rs` runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
@@ -115,7 +115,11 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide.md")]
 struct Guide;
-/// Compiles the examples of the guide to tables.
+/// Runs the examples of the guide to tables.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tables.md")]
 struct Tables;
+/// Runs the examples of the guide to transactions.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/transactions.md")]
+struct Transactions;
