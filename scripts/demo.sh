@@ -136,6 +136,7 @@ for workload in iibench weblog; do
     esac
     say "$title, $rows rows in 70 MB of memory, $SECONDS_EACH s for each store"
     "$FROND" bench "$workload" --rows "$rows" --memory 70MB --targets frond,rocksdb,sqlite \
-        --dir "$DATA/bench" --no-rest --time-limit "$SECONDS_EACH" --html "$DATA/$workload"
+        --dir "$DATA/bench" --no-rest --time-limit "$SECONDS_EACH" --html "$DATA/$workload" \
+        --chart "$DATA/$workload.svg"
 done
 say "Charts: $PWD/$DATA/iibench/index.html and $PWD/$DATA/weblog/index.html"

@@ -80,16 +80,18 @@ impl Parameters {
         self.passed.push(name.clone());
         if named(of, "Keys").is_some() {
             for name in ["from", "to"] {
-                self.declared.push((format_ident!("{name}"), quote!(*const u8)));
+                self.declared.push((format_ident!("{name}"), bytes()));
                 self.declared.push((format_ident!("{name}_length"), quote!(usize)));
             }
-            let range = quote!(crate::bytes::range((from, from_length), (to, to_length))?);
+            let (from, to) = (quote!((from.cast(), from_length)), quote!((to.cast(), to_length)));
+            let range = quote!(crate::bytes::range(#from, #to)?);
             self.others.push(quote!(let #name = #range;));
             self.fails = true;
             return Ok(());
         }
         let (c, by) = in_c(of);
-        let (is_bytes, is_buffer) = (is(&c, quote!(*const u8)), is(&c, quote!(*mut frond_buffer)));
+        let is_bytes = is(&c, bytes()) || is(&c, bytes_to_write());
+        let is_buffer = is(&c, quote!(*mut frond_buffer));
         self.declared.push((name.clone(), c));
         let mut is_none = quote!(#name.is_null());
         let by_name = format_ident!("{by}");
@@ -103,7 +105,8 @@ impl Parameters {
                     self.declared.push((length.clone(), quote!(usize)));
                     is_none = quote!(#is_none && #length == 0);
                 }
-                quote!(crate::bytes::#by_name(#name, #length, #what)?)
+                let data = if is_bytes { quote!(#name.cast::<u8>()) } else { quote!(#name) };
+                quote!(crate::bytes::#by_name(#data, #length, #what)?)
             }
             "given" if optional.is_some() => quote!(&*#name),
             "given_mut" if optional.is_some() => quote!(&mut *#name),
@@ -139,15 +142,28 @@ fn in_c(of: &Type) -> (TokenStream, &'static str) {
         };
     };
     match (&**elem, mutability) {
-        (Type::Slice(TypeSlice { elem, .. }), None) => (quote!(*const #elem), "list"),
+        (Type::Slice(TypeSlice { elem, .. }), None) => match named(elem, "u8") {
+            Some(_) => (bytes(), "list"),
+            None => (quote!(*const #elem), "list"),
+        },
         (Type::Slice(TypeSlice { elem, .. }), Some(_)) => match named(elem, "Place") {
             Some(item) => (quote!(*mut #item), "places"),
-            None => (quote!(*mut #elem), "list_mut"),
+            None => (bytes_to_write(), "list_mut"),
         },
         (of, None) if named(of, "str").is_some() => (quote!(*const ::std::ffi::c_char), "text"),
         (of, None) => (quote!(*const #of), "given"),
         (of, Some(_)) => (quote!(*mut #of), "given_mut"),
     }
+}
+
+/// Bytes of the caller. `void`, so that text, numbers and structs need no cast.
+fn bytes() -> TokenStream {
+    quote!(*const ::std::ffi::c_void)
+}
+
+/// Bytes of the caller that the call writes.
+fn bytes_to_write() -> TokenStream {
+    quote!(*mut ::std::ffi::c_void)
 }
 
 fn is(one: &TokenStream, other: TokenStream) -> bool {

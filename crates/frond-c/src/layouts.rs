@@ -1,5 +1,7 @@
 //! Changes of a layout of values; rows of older layouts stay as they are.
 
+use std::ffi::c_void;
+
 use frond::layout::NewPart;
 
 use crate::{bytes::*, error::*, projection::*, store::*};
@@ -15,7 +17,7 @@ pub struct frond_new_part {
     pub part: frond_part,
     /// What existing values have in a new part, as it is stored in a value (a part with a length
     /// prefix, with that).
-    pub data: *const u8,
+    pub data: *const c_void,
     /// Length of `data` in bytes.
     pub length: usize,
 }
@@ -27,7 +29,7 @@ pub(crate) fn new_parts(parts: &[frond_new_part]) -> Done<Vec<NewPart>> {
             return Ok(NewPart::Keep(new.keep));
         }
         // SAFETY: see `bytes.rs`.
-        let default = unsafe { list(new.data, new.length, "data of a new part") }?;
+        let default = unsafe { list(new.data.cast::<u8>(), new.length, "data of a new part") }?;
         Ok(NewPart::Add { part: part_of(new.part)?, default: default.to_vec() })
     };
     parts.iter().map(new).collect()

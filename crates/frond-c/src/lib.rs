@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | `x: &T`, `x: &mut T` | `const T *x`, `T *x` | |
 //! | `x: &str` | `const char *x` | UTF-8 |
-//! | `x: &[u8]`, `x: &mut [u8]` | `uint8_t *x, size_t x_length` | null if the length is 0 |
+//! | `x: &[u8]`, `x: &mut [u8]` | `void *x, size_t x_length` | null if the length is 0 |
 //! | `x: &[T]`, `x: &mut [Place<T>]` | `T *x, size_t count` | likewise; further lists share `count` |
 //! | `#[length(n)] x: &[T]` | `const T *x, size_t n` | another name for the length |
 //! | `x: Keys` | `from, from_length, to, to_length` | null with length 0: no bound |
@@ -25,6 +25,7 @@
 //! | `error.rs` | outcomes: a code, and a message in the caller's struct |
 //! | `bytes.rs` | buffers; the conversions of arguments |
 //! | `store.rs` | open, close, trees, checkpoints |
+//! | `backup.rs` | backups, increments; verifying and restoring them |
 //! | `build.rs` | builds of indexes of a tree that is being written |
 //! | `cancel.rs` | long operations: cancelling, progress |
 //! | `change.rs` | changes of several trees in one commit |
@@ -64,6 +65,7 @@
 // each function is that of the header.
 #![allow(clippy::missing_safety_doc)]
 
+mod backup;
 mod batch;
 mod build;
 mod bytes;

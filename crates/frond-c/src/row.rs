@@ -1,5 +1,7 @@
 //! Writes of a row with all its index entries in one call.
 
+use std::ffi::c_void;
+
 use frond::{
     RowLock, Tree,
     transaction::{RowChange, RowConflict, RowEntry},
@@ -14,11 +16,11 @@ pub struct frond_entry {
     /// The table's tree, or an index's.
     pub tree: *const frond_tree,
     /// Key of the entry.
-    pub key: *const u8,
+    pub key: *const c_void,
     /// Length of the key in bytes.
     pub key_length: usize,
     /// Value of the entry; may be null if it is empty.
-    pub value: *const u8,
+    pub value: *const c_void,
     /// Length of the value in bytes.
     pub value_length: usize,
     /// Whether no other row may have the key.
@@ -39,12 +41,12 @@ impl frond_entry {
 
     fn key(&self) -> Done<&[u8]> {
         // SAFETY: as above.
-        unsafe { list(self.key, self.key_length, "key of an entry") }
+        unsafe { list(self.key.cast::<u8>(), self.key_length, "key of an entry") }
     }
 
     fn value(&self) -> Done<&[u8]> {
         // SAFETY: as above.
-        unsafe { list(self.value, self.value_length, "value of an entry") }
+        unsafe { list(self.value.cast::<u8>(), self.value_length, "value of an entry") }
     }
 }
 
@@ -59,7 +61,7 @@ pub struct frond_change {
     /// Whether the entry exists from now on; otherwise it is removed.
     pub has_new: bool,
     /// The key that the entry had.
-    pub old: *const u8,
+    pub old: *const c_void,
     /// Length of `old` in bytes.
     pub old_length: usize,
 }
@@ -134,8 +136,9 @@ fn frond_txn_update_row(
     let lock = lock_of_conflict(row_lock)?;
     let mut row = Vec::with_capacity(changes.len().min(64));
     for frond_change { entry, has_old, has_new, old, old_length } in changes {
+        let old = old.cast::<u8>();
         // SAFETY: see `bytes.rs`.
-        let old = has_old.then(|| unsafe { list(*old, *old_length, "old key of an entry") });
+        let old = has_old.then(|| unsafe { list(old, *old_length, "old key of an entry") });
         let new = if *has_new { Some((entry.key()?, entry.value()?)) } else { None };
         let (tree, old) = (entry.tree()?, old.transpose()?);
         row.push(RowChange { tree, old, new, unique: entry.unique });

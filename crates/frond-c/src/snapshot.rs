@@ -14,7 +14,7 @@ pub struct frond_snapshot(pub(crate) Snapshot);
 #[derive(Clone, Copy)]
 pub struct frond_bytes {
     /// The first byte; null means that there is no value, not even an empty one.
-    pub data: *const u8,
+    pub data: *const c_void,
     /// Length in bytes.
     pub length: usize,
 }
@@ -22,7 +22,7 @@ pub struct frond_bytes {
 impl frond_bytes {
     pub(crate) fn of(bytes: Option<&[u8]>) -> Self {
         let (data, length) = parts(bytes);
-        Self { data, length }
+        Self { data: data.cast(), length }
     }
 }
 
@@ -147,7 +147,7 @@ fn frond_snapshot_get_many(
 
 pub(crate) fn keys_of(keys: &[frond_bytes]) -> Done<Vec<&[u8]>> {
     // SAFETY: see `bytes.rs`.
-    keys.iter().map(|key| unsafe { list(key.data, key.length, "a key") }).collect()
+    keys.iter().map(|key| unsafe { list(key.data.cast::<u8>(), key.length, "a key") }).collect()
 }
 
 /// Reads many keys. Copies their values into memory, one after another, and writes where each lies

@@ -63,7 +63,7 @@ pub struct frond_tree_options {
     /// Whether keys are mostly inserted with a check that they are absent.
     pub unique: bool,
     /// Bytes of the owner to store with the tree, up to 1 MiB; may be null.
-    pub attributes: *const u8,
+    pub attributes: *const c_void,
     /// Length of `attributes` in bytes.
     pub attributes_length: usize,
     /// Layout of keys; null for none. If keys or values have a layout, rows are stored part by
@@ -164,13 +164,6 @@ fn frond_checkpoint(db: &frond_db) -> Done {
     Ok(db.0.checkpoint()?)
 }
 
-/// Copies the store to the directory `path`, which must not exist. Writers can go on meanwhile.
-#[api]
-fn frond_backup(db: &frond_db, path: &str) -> Done {
-    db.0.backup(path)?;
-    Ok(())
-}
-
 pub(crate) fn tree_options(options: Option<&frond_tree_options>) -> Done<TreeOptions> {
     let mut wanted = TreeOptions::default();
     if let Some(options) = options {
@@ -183,7 +176,8 @@ pub(crate) fn tree_options(options: Option<&frond_tree_options>) -> Done<TreeOpt
         wanted.unique = options.unique;
         // SAFETY: see `bytes.rs`.
         unsafe {
-            let attributes = list(options.attributes, options.attributes_length, "attributes")?;
+            let attributes = options.attributes.cast::<u8>();
+            let attributes = list(attributes, options.attributes_length, "attributes")?;
             wanted.attributes = attributes.to_vec();
             let key = list(options.key_parts, options.key_parts_count, "key_parts")?;
             let value = list(options.value_parts, options.value_parts_count, "value_parts")?;
@@ -193,7 +187,21 @@ pub(crate) fn tree_options(options: Option<&frond_tree_options>) -> Done<TreeOpt
     Ok(wanted)
 }
 
-/// Creates a tree, which is synced when this returns. `options` may be null.
+/// Opens a tree, or creates it with these options if there is none of that name. FRD-1001 if the
+/// tree exists with other layouts, or is unique where the options are not, or the other way round.
+/// `options` may be null.
+#[api]
+fn frond_tree_ensure(
+    db: &frond_db,
+    name: &str,
+    options: Option<&frond_tree_options>,
+    tree: New<frond_tree>,
+) -> Done {
+    tree.give(frond_tree(db.0.tree(name, tree_options(options)?)?))
+}
+
+/// Creates a tree, which is synced when this returns; FRD-1005 if there is one of that name.
+/// `options` may be null.
 #[api]
 fn frond_tree_create(
     db: &frond_db,

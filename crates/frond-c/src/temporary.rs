@@ -1,5 +1,7 @@
 //! Temporary trees, each of one session, which exist until they are released.
 
+use std::ffi::c_void;
+
 use frond::{TemporaryTree, transaction::TemporaryEntry};
 
 use crate::{
@@ -80,11 +82,11 @@ pub struct frond_temporary_entry {
     /// The table's tree, or an index's.
     pub tree: *const frond_temporary,
     /// Key of the entry.
-    pub key: *const u8,
+    pub key: *const c_void,
     /// Length of the key in bytes.
     pub key_length: usize,
     /// Value of the entry; may be null if it is empty.
-    pub value: *const u8,
+    pub value: *const c_void,
     /// Length of the value in bytes.
     pub value_length: usize,
     /// Whether the key must not exist.
@@ -105,8 +107,8 @@ fn frond_temporary_insert_row(
         row.push(unsafe {
             TemporaryEntry {
                 tree: &given(entry.tree, "tree of an entry")?.0,
-                key: list(entry.key, entry.key_length, "key of an entry")?,
-                value: list(entry.value, entry.value_length, "value of an entry")?,
+                key: list(entry.key.cast::<u8>(), entry.key_length, "key of an entry")?,
+                value: list(entry.value.cast::<u8>(), entry.value_length, "value of an entry")?,
                 unique: entry.unique,
             }
         });

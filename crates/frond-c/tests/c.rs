@@ -20,18 +20,19 @@ fn libraries() -> PathBuf {
 }
 
 fn build(program: &str, flags: &[&str], dir: &Path) -> PathBuf {
-    build_by("cc", program, flags, dir)
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
+    build_by("cc", &sources.join(program).with_extension("c"), flags, dir)
 }
 
-fn build_by(compiler: &str, source: &str, flags: &[&str], dir: &Path) -> PathBuf {
+fn build_by(compiler: &str, source: &Path, flags: &[&str], dir: &Path) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (program, libraries) = (dir.join(source), libraries());
+    let (program, libraries) = (dir.join(source.file_stem().unwrap()), libraries());
     let built = Command::new(compiler)
         .args(["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-g", "-O1"])
         .args(flags)
         .arg("-I")
         .arg(root.join("include"))
-        .arg(root.join("tests/c").join(source).with_extension("c"))
+        .arg(source)
         .arg("-o")
         .arg(&program)
         .arg("-L")
@@ -139,6 +140,10 @@ fn indexes_are_built_concurrently_with_writers() {
 /// no bytes.
 const MAY_BE_NULL: &[(&str, &[&str])] = &[
     ("*", &["error", "context", "cookie", "options", "wanted", "seqno"]),
+    ("frond_backup", &["info"]),
+    ("frond_backup_since", &["info"]),
+    ("frond_backup_verify", &["info"]),
+    ("frond_restore", &["info"]),
     ("frond_loads_finish", &["trees"]),
     ("frond_index_build_publish", &["then", "trees"]),
     ("frond_change_rename", &["name"]),
@@ -200,10 +205,11 @@ fn functions(header: &str) -> Vec<Function> {
 fn sweep(header: &str) -> String {
     let is_callback = |of: &str| header.contains(&format!("typedef void (*{of})("));
     let is_handle = |of: &str| header.contains(&format!("typedef struct {of} {of};"));
-    let valid = |of: &str| match (of.trim_end_matches('*'), of.matches('*').count()) {
+    let valid = |of: &str, name: &str| match (of.trim_end_matches('*'), of.matches('*').count()) {
         (base, 0) if is_callback(base) => format!("a_{base}"),
         (_, 0) => "1".to_owned(),
-        ("void", _) => "NULL".to_owned(),
+        ("void", _) if ["context", "cookie"].contains(&name) => "NULL".to_owned(),
+        ("void", _) => "&a_uint8_t".to_owned(),
         ("char", 1) => "a_char".to_owned(),
         ("frond_error", _) => "&error".to_owned(),
         (base, 1) if is_handle(base) => format!("a_{base}"),
@@ -223,9 +229,9 @@ fn sweep(header: &str) -> String {
     }
     for Function { gives, name, given } in &functions {
         let call = |is_null: &dyn Fn(usize) -> bool| {
-            let all = given.iter().enumerate().map(|(at, (of, _))| match is_null(at) {
+            let all = given.iter().enumerate().map(|(at, (of, name))| match is_null(at) {
                 true => "NULL".to_owned(),
-                false => valid(of),
+                false => valid(of, name),
             });
             format!("{name}({})", all.collect::<Vec<_>>().join(", "))
         };
@@ -272,22 +278,37 @@ fn null_pointers_are_reported() {
     }
 }
 
-/// Tests the example of docs/c-api.md, and the header in C++.
+/// The blocks of docs/c-api.md in a language.
+fn documented(language: &str) -> Vec<String> {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/c-api.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let blocks = guide.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+    blocks.filter(|(of, _)| *of == language).map(|(_, code)| code.to_owned()).collect()
+}
+
+/// Tests the example of docs/c-api.md, and the header in C++. A second run finds what the first has
+/// made, and no argument is an error that the example reports itself.
 #[test]
-fn the_example_runs() {
+fn the_example_runs_twice() {
     for (compiler, flags) in [
         ("cc", &["-std=c11"][..]),
         ("c++", &["-xc++", "-std=c++17", "-Wno-missing-field-initializers"]),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let program = build_by(compiler, "hello", flags, dir.path());
-        let ran = Command::new(program)
-            .arg(dir.path().join("store"))
-            .env("LD_LIBRARY_PATH", dir.path())
-            .output()
-            .unwrap();
-        assert_eq!(String::from_utf8_lossy(&ran.stdout), "bob has 100\n", "{compiler}: {ran:?}");
-        assert!(ran.status.success());
+        let source = dir.path().join("source.c");
+        std::fs::write(&source, &documented("c")[0]).unwrap();
+        let program = build_by(compiler, &source, flags, dir.path());
+        let run = |arguments: &[&str]| {
+            let mut hello = Command::new(&program);
+            hello.args(arguments).current_dir(&dir).env("LD_LIBRARY_PATH", dir.path());
+            let ran = hello.output().unwrap();
+            (ran.status.code(), String::from_utf8(ran.stdout).unwrap())
+        };
+        for said in ["ada has 90, bob has 10\n", "ada has 80, bob has 20\n"] {
+            assert_eq!(run(&["bank.db"]), (Some(0), said.to_owned()), "{compiler}");
+        }
+        assert_eq!(run(&[]), (Some(2), String::new()), "{compiler}");
+        assert_eq!(run(&["source.c"]), (Some(1), String::new()), "{compiler}");
     }
 }
 
@@ -334,50 +355,43 @@ fn nulls_program_passes_under_valgrind() {
     run_in_valgrind(build_nulls(&[], dir.path()), dir.path(), 0);
 }
 
-/// Compiles the example against an installed library with the flags of pkg-config: with the shared
-/// library, and with the static one, which then must be all it needs.
+/// Runs the commands of docs/c-api.md twice in the same directories, as they are written: they
+/// install the library, and compile and run the example with the shared and the static one.
 #[test]
-fn an_installed_library_is_found_and_linked() {
-    let dir = tempfile::tempdir().unwrap();
-    let (prefix, root) = (dir.path().join("usr"), Path::new(env!("CARGO_MANIFEST_DIR")));
-    let installed = Command::new(root.join("../../scripts/install-c.sh"))
-        .arg(&prefix)
-        .env("FROND_BUILT", libraries())
-        .env_remove("DESTDIR")
-        .output()
-        .unwrap();
-    assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
-    for linked in ["shared", "static"] {
-        let is_static = linked == "static";
-        if is_static {
-            // Linkers prefer the shared library if there are both.
-            for name in ["libfrond.so", "libfrond.so.0"] {
-                std::fs::remove_file(prefix.join("lib").join(name)).unwrap();
+fn the_documented_commands_install_and_link_the_library() {
+    let home = tempfile::tempdir().unwrap();
+    let own = home.path().join("program");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::write(own.join("hello.c"), &documented("c")[0]).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let blocks = documented("sh");
+    let (install, compile) = (&blocks[0], blocks[1..].concat());
+    for time in 0..2 {
+        let run = |script: &str, dir: &Path| {
+            let mut shell = Command::new("bash");
+            shell.args(["-euc", script]).current_dir(dir).env("HOME", home.path());
+            // Installs the library that this test was built with.
+            shell.env("FROND_BUILT", libraries());
+            for name in ["DESTDIR", "LD_LIBRARY_PATH", "MAKEFLAGS", "PKG_CONFIG_PATH"] {
+                shell.env_remove(name);
             }
-        }
-        let mut asked = Command::new("pkg-config");
-        asked.args(["--cflags", "--libs", "frond"]).args(is_static.then_some("--static"));
-        let said = asked.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).output();
-        let said = said.expect("pkg-config");
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-        let program = dir.path().join(linked);
-        let flags = String::from_utf8(said.stdout).unwrap();
-        let built = Command::new("cc")
-            .args(["-std=c11", "-Wall", "-Werror"])
-            .arg(root.join("tests/c/hello.c"))
-            .arg("-o")
-            .arg(&program)
-            .args(flags.split_whitespace())
-            .output()
-            .unwrap();
-        assert!(built.status.success(), "{flags}: {}", String::from_utf8_lossy(&built.stderr));
-        let mut hello = Command::new(&program);
-        hello.arg(dir.path().join("store of").with_extension(linked));
-        if !is_static {
-            hello.env("LD_LIBRARY_PATH", prefix.join("lib"));
-        }
-        let ran = hello.output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&ran.stdout), "bob has 100\n", "{linked}: {ran:?}");
-        assert!(ran.status.success());
+            let ran = shell.output().unwrap();
+            assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
+            String::from_utf8(ran.stdout).unwrap()
+        };
+        run(install, &root);
+        let expected = (1..=3).map(|run| {
+            let moved = 10 * (3 * time + run);
+            format!("ada has {}, bob has {moved}\n", 100 - moved)
+        });
+        assert_eq!(run(&compile, &own), expected.collect::<String>());
+        assert!(run("./hello-static other.db", &own).starts_with("ada has"), "without the library");
+    }
+    // Debug information would be nine tenths of the libraries.
+    let installed = home.path().join("frond/lib");
+    for name in ["libfrond.so.0", "libfrond.a"] {
+        let headers = Command::new("readelf").args(["-SW"]).arg(installed.join(name)).output();
+        let headers = String::from_utf8_lossy(&headers.unwrap().stdout).into_owned();
+        assert!(headers.contains(".text") && !headers.contains(".debug_info"), "{name}");
     }
 }

@@ -5,10 +5,7 @@
 
 use std::path::PathBuf;
 
-use frond::{
-    backup::{BackupId, BackupInfo},
-    internals::io::Env,
-};
+use frond::backup::{Backup, BackupId, BackupInfo};
 
 use crate::{
     common::{StoreArgs, grouped, say, size},
@@ -61,7 +58,7 @@ pub struct RestoreArgs {
 
 /// Runs `frond backup`.
 pub fn backup(args: BackupArgs) -> Result {
-    let base = args.base.map(|path| BackupId::read(path, &Env::real())).transpose()?;
+    let base = args.base.map(BackupId::read).transpose()?;
     let db = args.store.open_to_write()?;
     let info = match &base {
         None => db.backup(&args.target)?,
@@ -73,12 +70,11 @@ pub fn backup(args: BackupArgs) -> Result {
 
 /// Runs `frond restore`.
 pub fn restore(args: RestoreArgs) -> Result {
-    let (full, increments) = (&args.backup, &args.increments);
+    let backup = Backup::new(&args.backup).increments(&args.increments);
     match &args.target {
-        None => report(&frond::backup::verify(full, increments, Env::real())?, "verified"),
+        None => report(&backup.verify()?, "verified"),
         Some(target) => {
-            let info = frond::backup::restore(full, increments, target, Env::real())?;
-            report(&info, &format!("restored to {}", target.display()))
+            report(&backup.restore(target)?, &format!("restored to {}", target.display()))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::PathBuf};
 
-use frond::{check::CheckMode, internals::io::Env};
+use frond::check::CheckMode;
 
 use crate::{
     common::output,
@@ -33,7 +33,7 @@ pub struct Args {
 /// Runs it.
 pub fn run(args: Args) -> Result {
     let mode = if args.quick { CheckMode::Quick } else { CheckMode::Full };
-    let report = frond::check::store(&args.dir, mode, Env::real())?;
+    let report = frond::check::store(&args.dir, mode)?;
     let mut out = output();
     if args.json {
         writeln!(out, "{}", report.to_json())?;

@@ -129,6 +129,60 @@ mod tests {
         }
     }
 
+    /// The subcommand of a command line, with its options, exists. Command lines in prose leave out
+    /// arguments, so they are not parsed as a whole.
+    fn exists(line: &str) -> Result<(), String> {
+        let line = line.split(" #").next().unwrap_or_default();
+        let mut command = super::Frond::command();
+        command.build();
+        let mut command = &command;
+        for word in line.split_whitespace().skip(1) {
+            if let Some(found) = command.find_subcommand(word) {
+                command = found;
+            } else if command.has_subcommands() {
+                return Err(format!("no subcommand {word}: {line}"));
+            } else if let Some(option) = word.strip_prefix("--") {
+                let mut known = command.get_arguments().filter_map(|known| known.get_long());
+                if !known.any(|known| known == option.split('=').next().unwrap_or_default()) {
+                    return Err(format!("no option --{option}: {line}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What documents say in fenced blocks and in inline code. docs/command.md runs as a test, too.
+    #[test]
+    fn documented_commands_and_options_exist() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+        let docs = docs.filter(|path| path.extension().is_some_and(|of| of == "md"));
+        let (mut checked, mut wrong) = (0, Vec::new());
+        for path in docs.chain(["README.md", "CONTRIBUTING.md"].map(|name| root.join(name))) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let lines = text.lines().map(|line| line.trim_start_matches("$ "));
+            let inline = text.split('`').skip(1).step_by(2).filter(|code| !code.contains('\n'));
+            let said = lines.chain(inline).filter(|line| line.starts_with("frond "));
+            // Settings of the server, and attributes of trees.
+            let said =
+                said.filter(|line| !line.starts_with("frond = ") && !path.ends_with("format.md"));
+            for line in
+                said.filter(|line| cfg!(feature = "bench") || !line.starts_with("frond bench"))
+            {
+                checked += 1;
+                wrong.extend(exists(line).err().map(|why| format!("{}: {why}", path.display())));
+            }
+        }
+        assert!(checked > 30 && wrong.is_empty(), "{checked}: {wrong:#?}");
+        let command = super::Frond::command();
+        for help in command.get_subcommands().filter_map(|command| command.get_after_help()) {
+            let examples = help.to_string();
+            let examples =
+                examples.lines().map(str::trim).filter(|line| line.starts_with("frond "));
+            assert_eq!(examples.map(exists).find(Result::is_err), None);
+        }
+    }
+
     #[test]
     fn clap_accepts_the_arguments_of_every_subcommand() {
         super::Frond::command().debug_assert();

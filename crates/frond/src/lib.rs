@@ -253,7 +253,7 @@ pub mod internals {
     }
 }
 
-/// Compiles the example of the README.
+/// Compiles the example of the README, which `examples/readme.rs` runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
@@ -261,7 +261,11 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide.md")]
 struct Guide;
-/// Compiles the examples of the guide to tables.
+/// Runs the examples of the guide to tables.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tables.md")]
 struct Tables;
+/// Runs the examples of the guide to transactions.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/transactions.md")]
+struct Transactions;

@@ -39,7 +39,7 @@ pub enum Kind {
 impl Tag {
     /// A Put of a key that may exist.
     pub const PUT: Tag = Tag(Kind::Put as u8);
-    /// A Put of a key proven absent under its lock (Rule: I7).
+    /// A Put of a key proven absent under its lock (see docs/safety.md, I7).
     pub const PUT_FRESH: Tag = Tag(Kind::Put as u8 | FRESH);
     /// A Delete.
     pub const DELETE: Tag = Tag(Kind::Delete as u8);

@@ -45,18 +45,20 @@ number!(
     u64
 );
 number!(
-    /// Permanent identifier of a tree; never reused (Rule: I35).
+    /// Permanent identifier of a tree; never reused (see docs/safety.md, I35).
     TreeId,
     u32
 );
 number!(
-    /// The lineage in which a page was born: that of a tree, or of a clone of one (Rule: I19).
+    /// The lineage in which a page was born: that of a tree, or of a clone of one (see
+    /// docs/safety.md, I19).
     Lineage,
     u32
 );
 
 impl TreeId {
-    /// The lineage in which this tree writes. Each tree, clones included, has its own (Rule: I19).
+    /// The lineage in which this tree writes. Each tree, clones included, has its own (see
+    /// docs/safety.md, I19).
     pub fn lineage(self) -> Lineage {
         Lineage(self.0)
     }
@@ -120,7 +122,7 @@ impl fmt::Display for Xid {
     }
 }
 
-/// When a commit is acknowledged, which decides what a crash may lose (docs/safety.md: P1).
+/// When a commit is acknowledged, which decides what a crash may lose (see docs/safety.md, P1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
     /// After an `fdatasync` that started once the commit was completely written: an acknowledged

@@ -13,7 +13,7 @@ use std::{
 
 use frond::{
     Batch, Db, Durability, Error, ErrorKind, Options, Result, Tree, TreeOptions,
-    backup::{BackupId, VersionNumber, restore, verify},
+    backup::{Backup, BackupId, BackupInfo, VersionNumber},
     check::CheckMode,
     internals::{
         Limits, Tuning,
@@ -30,8 +30,22 @@ use frond_testkit::{
 };
 
 fn assert_clean(dir: &Path, env: &Env) {
-    let report = frond::check::store(dir, CheckMode::Full, env.clone()).unwrap();
+    let report = frond::check::store_in(env, dir, CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{}: {report}", dir.display());
+}
+
+/// A full backup with its increments, among the files of an environment.
+fn backup_in(env: &Env, full: &str, increments: &[impl AsRef<Path>]) -> Backup {
+    Backup::new(full).increments(increments).env(env.clone())
+}
+
+fn restore_in(
+    env: &Env,
+    full: &str,
+    increments: &[impl AsRef<Path>],
+    target: impl AsRef<Path>,
+) -> Result<BackupInfo> {
+    backup_in(env, full, increments).restore(target)
 }
 
 /// The content of a store at `path`, opened under the name that the engine opens.
@@ -92,7 +106,7 @@ fn a_chain_of_increments_restores_every_link() {
             };
             last = Some(info.id);
             let newest = increments.last().map_or(Path::new("/full"), PathBuf::as_path);
-            assert_eq!(BackupId::read(newest, &env).unwrap(), info.id);
+            assert_eq!(BackupId::read_in(&env, newest).unwrap(), info.id);
             expected.push(store.read_everything().unwrap());
             if link % 2 == 1 {
                 store.close().unwrap();
@@ -103,9 +117,9 @@ fn a_chain_of_increments_restores_every_link() {
         assert_eq!(shown(&engine, &vfs, Path::new("/full")), expected[0], "seed {seed}");
         for (links, expected) in expected.iter().enumerate() {
             let target = PathBuf::from(format!("/restored{links}"));
-            let info = restore("/full", &increments[..links], &target, env.clone()).unwrap();
+            let info = restore_in(&env, "/full", &increments[..links], &target).unwrap();
             pages.0 += info.pages;
-            assert_eq!(BackupId::read(&target, &env).unwrap(), info.id);
+            assert_eq!(BackupId::read_in(&env, &target).unwrap(), info.id);
             assert_eq!(shown(&engine, &vfs, &target), *expected, "seed {seed}, {links} increments");
         }
     }
@@ -164,7 +178,7 @@ fn unrelated_backups_are_refused() {
         last = db.backup_since(&last, name).unwrap().id;
     }
     let wrong = |increments: &[&str]| {
-        let error = restore("/full", increments, "/target", env.clone()).unwrap_err();
+        let error = restore_in(&env, "/full", increments, "/target").unwrap_err();
         assert!(matches!(error, Error::WrongBase { .. }), "{increments:?}: {error}");
         assert_eq!(error.kind(), ErrorKind::FixCall);
         assert!(!vfs.exists(Path::new("/target")).unwrap());
@@ -174,7 +188,7 @@ fn unrelated_backups_are_refused() {
     {
         wrong(increments);
     }
-    let foreign = restore("/others", &["/a"], "/target", env.clone()).unwrap_err();
+    let foreign = restore_in(&env, "/others", &["/a"], "/target").unwrap_err();
     assert!(matches!(foreign, Error::WrongBase { .. }), "{foreign}");
     for base in [
         others.id,
@@ -191,19 +205,16 @@ fn unrelated_backups_are_refused() {
         };
         refused(db.backup(existing));
         refused(db.backup_since(&full.id, existing));
-        refused(restore("/others", &[] as &[&str], existing, env.clone()));
+        refused(restore_in(&env, "/others", &[] as &[&str], existing));
     }
     // A store that is open, or was not closed, cannot be restored from.
-    assert!(matches!(
-        restore("/store", &["/a"], "/target", env.clone()),
-        Err(Error::Locked { .. })
-    ));
+    assert!(matches!(restore_in(&env, "/store", &["/a"], "/target"), Err(Error::Locked { .. })));
     // A backup that was written to is a different store.
     tiny(&env, "/full").close().unwrap();
-    assert!(matches!(BackupId::read("/full", &env), Err(Error::InvalidArgument(_))));
+    assert!(matches!(BackupId::read_in(&env, "/full"), Err(Error::InvalidArgument(_))));
     wrong(&["/a"]);
     for path in ["/nothing", "/a/b"] {
-        let error = BackupId::read(path, &env).unwrap_err();
+        let error = BackupId::read_in(&env, path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::FixMachine, "{path}: {error}");
     }
     drop(tree);
@@ -220,7 +231,7 @@ fn a_closed_store_can_be_restored_from() {
     let expected = rows(&db).unwrap();
     db.close().unwrap();
     drop(db);
-    restore("/store", &[] as &[&str], "/target", env.clone()).unwrap();
+    restore_in(&env, "/store", &[] as &[&str], "/target").unwrap();
     assert_clean(Path::new("/target"), &env);
     let db = tiny(&env, "/target");
     assert_eq!(rows(&db).unwrap(), expected);
@@ -269,7 +280,7 @@ fn an_increment_contains_only_new_long_values() {
     let next = db.backup_since(&full.id, "/a").unwrap();
     assert!((1 << 20..2 << 20).contains(&next.bytes), "{} bytes", next.bytes);
     let expected = rows(&db).unwrap();
-    restore("/full", &["/a"], "/restored", env.clone()).unwrap();
+    restore_in(&env, "/full", &["/a"], "/restored").unwrap();
     assert_clean(Path::new("/restored"), &env);
     let copy = tiny(&env, "/restored");
     assert!(rows(&copy).unwrap() == expected, "every byte of every value");
@@ -304,8 +315,8 @@ fn damaged_backups_are_found() {
         // First each bit of the header.
         let bit = if path == "/a" && round < 512 { round } else { dice.below(len * 8) };
         flip(&vfs, path, bit);
-        let verified = verify("/full", &["/a"], env.clone());
-        let restored = restore("/full", &["/a"], "/target", env.clone());
+        let verified = backup_in(&env, "/full", &["/a"]).verify();
+        let restored = restore_in(&env, "/full", &["/a"], "/target");
         assert_eq!(verified.is_ok(), restored.is_ok(), "bit {bit} of {path}");
         match restored {
             Err(error) => {
@@ -336,7 +347,7 @@ fn damaged_backups_are_found() {
         let mut bytes = vec![0; cut];
         whole.read_at(&mut bytes, 0).unwrap();
         short.write_at(&bytes, 0).unwrap();
-        let error = restore("/full", &["/short"], "/target", env.clone()).unwrap_err();
+        let error = restore_in(&env, "/full", &["/short"], "/target").unwrap_err();
         let told = matches!(error, Error::Truncated { .. } | Error::NotAStore { .. });
         assert!(told, "{cut} bytes: {error}");
         vfs.remove(Path::new("/short")).unwrap();
@@ -382,9 +393,9 @@ fn a_backup_is_complete_or_absent_after_any_crash() {
             store.check().unwrap();
             if exists && is_full {
                 assert_clean(Path::new("/full"), &env);
-                assert_eq!(BackupId::read("/full", &env).unwrap(), full.id);
+                assert_eq!(BackupId::read_in(&env, "/full").unwrap(), full.id);
             } else if exists {
-                restore("/full", &["/increment"], "/back", env.clone()).unwrap();
+                restore_in(&env, "/full", &["/increment"], "/back").unwrap();
                 assert_clean(Path::new("/back"), &env);
             } else if is_full {
                 store.db().backup(target).unwrap();
@@ -532,7 +543,8 @@ fn backups_during_writes_are_consistent_snapshots() {
     db.close().unwrap();
     for (round, (full, next)) in backups.into_iter().enumerate() {
         let path = |name: &str| dir.path().join(format!("{name}{round}"));
-        restore(path("full"), &[path("increment")], path("restored"), Env::real()).unwrap();
+        let backup = Backup::new(path("full")).increment(path("increment"));
+        backup.restore(path("restored")).unwrap();
         for (name, seqno) in [("full", full.seqno), ("restored", next.seqno)] {
             assert_clean(&path(name), &Env::real());
             let db = Db::open(path(name), options()).unwrap();

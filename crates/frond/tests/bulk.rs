@@ -14,8 +14,8 @@ use std::{
 };
 
 use frond::{
-    Batch, Db, Duplicate, Error, Options, Tree, TreeOptions, backup::restore, check::CheckMode,
-    feed::Change, internals::io::Env, load::BulkLoad,
+    Batch, Db, Duplicate, Error, Options, Tree, TreeOptions, backup::Backup, check::CheckMode,
+    feed::Change, load::BulkLoad,
 };
 
 /// Pieces of a few kilobytes: a few thousand rows make many pieces, and merges of merges.
@@ -431,7 +431,7 @@ fn an_increment_contains_loads_since_its_base() {
         base = db.backup_since(&base.id, at(name)).unwrap();
         chain.push(at(name));
         let target = at(&format!("{name}-restored"));
-        restore(at("full"), &chain, &target, Env::real()).unwrap();
+        Backup::new(at("full")).increments(&chain).restore(&target).unwrap();
         let again = Db::open(target, common::options()).unwrap();
         assert_clean(&again);
         (again, base.pages)
@@ -541,7 +541,6 @@ fn loads_run_concurrently_with_commits_checkpoints_and_backups() {
     assert_eq!(stat(&db, "space_temporary_bytes"), 0);
     drop(busy);
     db.close().unwrap();
-    let report =
-        frond::check::store(dir.path().join("store"), CheckMode::Full, Env::real()).unwrap();
+    let report = frond::check::store(dir.path().join("store"), CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{report}");
 }

@@ -116,7 +116,7 @@ fn a_read_only_open_shows_a_load_that_is_only_in_the_log() {
         expected.insert(number.to_be_bytes().to_vec(), b"put".to_vec());
     }
     let after = SimVfs::start(vfs.disk().after_kill());
-    let report = frond::check::store("/store", CheckMode::Full, after.env(2)).unwrap();
+    let report = frond::check::store_in(&after.env(2), "/store", CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{report}");
     let before = after.disk().digest();
     let options = Options::new().cache_size(4 << 20).env(after.env(3)).read_only(true);

@@ -9,7 +9,7 @@ use common::{options, tiny};
 use frond::{
     Batch, Db, Durability, Tree, TreeOptions,
     check::{self, CheckMode, CheckReport},
-    internals::{Limits, Tuning, io::Env},
+    internals::{Limits, Tuning},
     operator,
 };
 use frond_testkit::Dice;
@@ -22,8 +22,8 @@ fn assert_clean(report: &CheckReport) {
 #[track_caller]
 fn assert_clean_closed(path: &Path) -> CheckReport {
     let before = files(path);
-    assert_clean(&check::store(path, CheckMode::Quick, Env::real()).unwrap());
-    let report = check::store(path, CheckMode::Full, Env::real()).unwrap();
+    assert_clean(&check::store(path, CheckMode::Quick).unwrap());
+    let report = check::store(path, CheckMode::Full).unwrap();
     assert_clean(&report);
     assert!(files(path) == before, "a check writes nothing");
     report
@@ -63,11 +63,11 @@ fn a_fresh_store_is_clean() {
     let path = dir.path().join("store");
     let db = Db::open(&path, options()).unwrap();
     assert_clean(&db.check(CheckMode::Full).unwrap());
-    assert!(check::store(&path, CheckMode::Quick, Env::real()).is_err(), "it is locked");
+    assert!(check::store(&path, CheckMode::Quick).is_err(), "it is locked");
     db.close().unwrap();
     assert!(db.check(CheckMode::Quick).is_err(), "it is closed");
     assert_clean_closed(&path);
-    assert!(check::store(dir.path().join("none"), CheckMode::Quick, Env::real()).is_err());
+    assert!(check::store(dir.path().join("none"), CheckMode::Quick).is_err());
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_flipped_byte_is_detected_or_irrelevant() {
         let mut bad = bytes.clone();
         bad[at] ^= 1 << dice.below(8);
         std::fs::write(name, &bad).unwrap();
-        match check::store(&path, CheckMode::Full, Env::real()) {
+        match check::store(&path, CheckMode::Full) {
             Ok(report) if report.findings.is_empty() => {
                 harmless += 1;
                 let rows =

@@ -15,7 +15,7 @@ use frond::{
     backup::StoreId,
     check::{self, CheckMode},
     internals::{
-        io::{Env, MemoryVfs, OpenMode, Vfs},
+        io::{MemoryVfs, OpenMode, Vfs},
         page::{
             FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY,
             FEATURE_ROW_COUNTS, FEATURE_SUMS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS,
@@ -105,7 +105,7 @@ fn a_store_of_row_blocks_is_read_and_written() {
         assert!(sizes.raw_bytes > sizes.encoded_bytes, "{name}: {sizes:?}");
     }
     db.close().unwrap();
-    let report = check::store(dir.path(), CheckMode::Full, Env::real()).unwrap();
+    let report = check::store(dir.path(), CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
     let db = Db::open(dir.path(), options()).unwrap();
     for (name, rows) in &model {

@@ -18,7 +18,7 @@ use common::options;
 use frond::{
     Batch, Db, Durability, Options, Result, Snapshot, Tree, TreeOptions,
     check::{self, CheckMode},
-    internals::{Limits, Shape, Tuning, io::Env},
+    internals::{Limits, Shape, Tuning},
     layout::{End, Hint, Layout, Part},
 };
 use frond_testkit::Dice;
@@ -316,7 +316,7 @@ fn a_store_of_columnar_runs_is_read_and_written() {
     assert_all(&db, &rows);
     db.close().unwrap();
     drop(db);
-    let report = check::store(dir.path(), CheckMode::Full, Env::real()).unwrap();
+    let report = check::store(dir.path(), CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
     // Writing, with leaves of another size, and in the middle of what waits in buffers.
     let db = Db::open(dir.path(), options()).unwrap();
@@ -354,6 +354,6 @@ fn a_store_of_columnar_runs_is_read_and_written() {
     }
     db.drop_snapshot(SNAPSHOT).unwrap();
     db.close().unwrap();
-    let report = check::store(dir.path(), CheckMode::Full, Env::real()).unwrap();
+    let report = check::store(dir.path(), CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
 }

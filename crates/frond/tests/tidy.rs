@@ -366,6 +366,41 @@ fn links_between_documents_resolve() {
     assert_none(&wrong);
 }
 
+/// Commands of documents: lines of fenced blocks, and inline code.
+fn commands(text: &str) -> Vec<&str> {
+    let mut is_fenced = false;
+    let fenced = text.lines().filter(|line| {
+        is_fenced ^= line.starts_with("```");
+        is_fenced
+    });
+    let mut commands: Vec<&str> = fenced.collect();
+    commands.extend(text.split('`').skip(1).step_by(2).filter(|code| !code.contains('\n')));
+    commands
+}
+
+/// Commands that are too long to run as tests name at least what exists.
+#[test]
+fn documented_make_targets_and_scripts_exist() {
+    let makefile = file("Makefile").text;
+    let (mut met, mut wrong) = (0, Vec::new());
+    for File { path, text } in documents() {
+        for command in commands(&text) {
+            let mut words = command.split_whitespace();
+            let exists = match (words.next(), words.next()) {
+                (Some("make"), Some(target)) => makefile.contains(&format!("\n{target}:")),
+                (Some(script), _) if script.starts_with("scripts/") => root().join(script).exists(),
+                _ => continue,
+            };
+            met += 1;
+            if !exists {
+                wrong.push(format!("{path}: {command}"));
+            }
+        }
+    }
+    assert_none(&wrong);
+    assert!(met > 25, "{met} commands: the documents are elsewhere");
+}
+
 /// Sections of the format document that sources cite exist.
 #[test]
 fn cited_sections_of_the_format_exist() {

@@ -66,8 +66,8 @@ void Table_check::Tally::add(std::string_view key, std::string_view value)
 int Table_check::read(const Tree &tree, std::string_view key)
 {
     return tree.is_temporary()
-               ? frond_temporary_get(tree.temporary(), raw(key), key.size(), &buffer_, &error_)
-               : frond_snapshot_get(snapshot_, tree.stored(), raw(key), key.size(), &buffer_, &error_);
+               ? frond_temporary_get(tree.temporary(), key.data(), key.size(), &buffer_, &error_)
+               : frond_snapshot_get(snapshot_, tree.stored(), key.data(), key.size(), &buffer_, &error_);
 }
 
 template <typename Each> int Table_check::scan(const Tree &tree, Each each)

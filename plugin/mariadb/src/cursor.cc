@@ -78,8 +78,8 @@ int Cursor::set_range(std::string_view from, std::string_view to)
         return open(session_, tree_, how_, from, to);
     forget_rows();
     forward_ = true;
-    if (int code = frond_cursor_range(cursor_, from.empty() ? nullptr : raw(from), from.size(),
-                                      to.empty() ? nullptr : raw(to), to.size(), session_->error()))
+    if (int code = frond_cursor_range(cursor_, from.empty() ? nullptr : from.data(), from.size(),
+                                      to.empty() ? nullptr : to.data(), to.size(), session_->error()))
         return session_->fail(code);
     return 0;
 }
@@ -102,7 +102,7 @@ int Cursor::seek(std::string_view key)
 {
     forget_rows();
     forward_ = true;
-    if (int code = frond_cursor_seek(cursor_, raw(key), key.size(), session_->error()))
+    if (int code = frond_cursor_seek(cursor_, key.data(), key.size(), session_->error()))
         return session_->fail(code);
     return 0;
 }

@@ -14,9 +14,9 @@ namespace frond {
 
 class Session;
 
-inline std::string_view view(const uint8_t *data, size_t length)
+inline std::string_view view(const void *data, size_t length)
 {
-    return {reinterpret_cast<const char *>(data), length};
+    return {static_cast<const char *>(data), length};
 }
 
 inline const uint8_t *raw(std::string_view bytes)

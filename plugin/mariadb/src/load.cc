@@ -104,7 +104,7 @@ int ha_frond::loaded_twice(int code)
     const bool is_row = twice->index == table->s->keys;
     const uint number = is_row ? plan().primary : twice->index;
     /* BLOBs of the record point into the value, which must outlive the load. */
-    frond_buffer_set(&row_buffer_, raw(twice->value), twice->value.size(), nullptr);
+    frond_buffer_set(&row_buffer_, twice->value.data(), twice->value.size(), nullptr);
     std::string_view value = view(row_buffer_.data, row_buffer_.length);
     std::string row_key;
     if (is_row ? !decode_row_key(twice->key, nullptr, record) || !plan().row->decode(value, nullptr, record)

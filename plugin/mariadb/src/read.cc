@@ -239,7 +239,7 @@ int ha_frond::read_current(uchar *record)
             return fetch_row(row_key_, record);
         if (plan().row->has_blobs()) {
             /* BLOBs of the record point into the value, and must outlive the cursor. */
-            if (int code = frond_buffer_set(&row_buffer_, raw(value), value.size(), session_->error()))
+            if (int code = frond_buffer_set(&row_buffer_, value.data(), value.size(), session_->error()))
                 return session_->fail(code);
             value = view(row_buffer_.data, row_buffer_.length);
         }
@@ -748,7 +748,7 @@ int ha_frond::guard(const Index &index, const uchar *key, std::string *values)
             return 0; /* NULL is equal to nothing. */
     if (share_->is_temporary())
         return 0;
-    int code = frond_txn_get(session_->txn(), share_->tree(index.number).stored(), raw(*values), values->size(), FROND_EXCLUSIVE,
+    int code = frond_txn_get(session_->txn(), share_->tree(index.number).stored(), values->data(), values->size(), FROND_EXCLUSIVE,
                              FROND_WAIT, &conflict_buffer_, session_->error());
     return code == FROND_OK || code == FROND_NOT_FOUND ? 0 : session_->fail(code);
 }

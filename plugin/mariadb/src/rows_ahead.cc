@@ -39,7 +39,7 @@ int Rows_ahead::read(Session *session, const Tree &tree, const frond_projection 
 {
     keys_.clear();
     for (size_t row = 0; row < ends_.size(); row++)
-        keys_.push_back({raw(key(row)), key(row).size()});
+        keys_.push_back({key(row).data(), key(row).size()});
     values_.resize(keys_.size());
     frond_read_options options;
     frond_read_options_init(&options);

@@ -47,7 +47,7 @@ struct Tree_definition {
         frond_tree_options_init(&options);
         options.size_class = compression;
         options.unique = is_unique;
-        options.attributes = raw(attributes);
+        options.attributes = attributes.data();
         options.attributes_length = attributes.size();
         options.key_parts = key.data();
         options.key_parts_count = key.size();
@@ -102,7 +102,7 @@ public:
     {
         const std::string text = attributes.encode();
         add([&](frond_tree_change *change, frond_error *error) {
-            return frond_change_attributes(change, 0, tree.c_str(), raw(text), text.size(), error);
+            return frond_change_attributes(change, 0, tree.c_str(), text.data(), text.size(), error);
         });
     }
 

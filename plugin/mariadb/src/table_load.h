@@ -34,8 +34,7 @@ public:
     int make(uint index, const std::string &name, const frond_tree_options &options);
     int put(uint index, std::string_view key, std::string_view value)
     {
-        return frond_load_put(loads_[index]->load, reinterpret_cast<const uint8_t *>(key.data()), key.size(),
-                              reinterpret_cast<const uint8_t *>(value.data()), value.size(), error());
+        return frond_load_put(loads_[index]->load, key.data(), key.size(), value.data(), value.size(), error());
     }
     /*
       Ends the loads. That of index `first` ends before the others, so a row that is there twice is

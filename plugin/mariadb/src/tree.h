@@ -32,9 +32,8 @@ public:
     int read(const frond_txn *txn, std::string_view key, const frond_read_options &options, frond_buffer *value,
              frond_error *error) const
     {
-        const uint8_t *bytes = reinterpret_cast<const uint8_t *>(key.data());
-        return is_temporary() ? frond_temporary_get(temporary_, bytes, key.size(), value, error)
-                              : frond_txn_read(txn, stored_, bytes, key.size(), &options, value, nullptr, error);
+        return is_temporary() ? frond_temporary_get(temporary_, key.data(), key.size(), value, error)
+                              : frond_txn_read(txn, stored_, key.data(), key.size(), &options, value, nullptr, error);
     }
     int scan(const frond_txn *txn, std::string_view from, std::string_view to, const frond_read_options &options,
              frond_cursor **cursor, frond_error *error) const
@@ -53,10 +52,7 @@ public:
 
 private:
     /* An empty bound means no bound. */
-    static const uint8_t *bound(std::string_view key)
-    {
-        return key.empty() ? nullptr : reinterpret_cast<const uint8_t *>(key.data());
-    }
+    static const void *bound(std::string_view key) { return key.empty() ? nullptr : key.data(); }
 
     const frond_tree *stored_ = nullptr;
     const frond_temporary *temporary_ = nullptr;

@@ -23,9 +23,9 @@ std::string_view value_of(const std::string &bytes, const Span &span)
 void set_bytes(frond_entry *entry, const std::string &bytes, const Span &span)
 {
     std::string_view key = key_of(bytes, span), value = value_of(bytes, span);
-    entry->key = raw(key);
+    entry->key = key.data();
     entry->key_length = key.size();
-    entry->value = raw(value);
+    entry->value = value.data();
     entry->value_length = value.size();
 }
 
@@ -303,7 +303,7 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
     for (size_t i = 0; i < changes_.size(); i++) {
         frond_change &change = changes_[i];
         std::string_view old_key = key_of(old_bytes, old_spans[i]);
-        change.old = raw(old_key);
+        change.old = old_key.data();
         change.old_length = old_key.size();
         set_bytes(&change.entry, new_bytes, new_spans[i]);
     }
@@ -395,7 +395,7 @@ int ha_frond::lock_numbers()
     if (int error = begin())
         return error;
     const int lock = is_logged && !is_counted ? FROND_EXCLUSIVE : FROND_SHARED;
-    int code = frond_txn_get(session_->txn(), share_->row_tree().stored(), raw({}), 0, lock, FROND_WAIT, &conflict_buffer_,
+    int code = frond_txn_get(session_->txn(), share_->row_tree().stored(), nullptr, 0, lock, FROND_WAIT, &conflict_buffer_,
                              session_->error());
     if (code != FROND_OK && code != FROND_NOT_FOUND)
         return session_->fail(code);

@@ -12,11 +12,6 @@ enum { INVALID = 1001, NO_SUCH_TREE = 1004, LOCK_TIMEOUT = 1101, DUPLICATE = 110
 static frond_db *db;
 static frond_tree *rows;
 
-static const uint8_t *bytes(const char *text)
-{
-    return (const uint8_t *)text;
-}
-
 /* A row. The key is a number of four digits; the value is a colour of two digits and a serial
  * number of eight that no other row has. */
 typedef struct {
@@ -44,17 +39,18 @@ typedef struct {
     size_t key_length, value_length;
 } entry;
 
-static entry entry_of(size_t index, const uint8_t *key, const uint8_t *row)
+static entry entry_of(size_t index, const void *key, const void *row)
 {
+    const char *colour = row, *serial = colour + 2;
     entry made;
     memset(&made, 0, sizeof made);
     if (index == 0) {
-        memcpy(made.key, row + 2, 8);
+        memcpy(made.key, serial, 8);
         memcpy(made.value, key, 4);
         made.key_length = 8;
         made.value_length = 4;
     } else {
-        memcpy(made.key, row, 2);
+        memcpy(made.key, colour, 2);
         memcpy(made.key + 2, key, 4);
         made.key_length = 6;
     }
@@ -113,21 +109,21 @@ static void *writes(void *argument)
         if (has_indexes && indexes[0] == NULL)
             for (int i = 0; i < 2; i++)
                 MUST(frond_tree_open(db, names[i], &indexes[i], &error));
-        int found = frond_txn_get(txn, rows, bytes(key.text), 4, FROND_EXCLUSIVE, FROND_WAIT, &old, NULL);
+        int found = frond_txn_get(txn, rows, key.text, 4, FROND_EXCLUSIVE, FROND_WAIT, &old, NULL);
         CHECK(found == FROND_OK || found == FROND_NOT_FOUND);
         memset(changes, 0, sizeof changes);
-        changes[0].entry = (frond_entry){rows, bytes(key.text), 4, bytes(row.text), 10, found != FROND_OK, false};
+        changes[0].entry = (frond_entry){rows, key.text, 4, row.text, 10, found != FROND_OK, false};
         changes[0].has_new = true;
         changes[0].has_old = found == FROND_OK;
-        changes[0].old = bytes(key.text);
+        changes[0].old = key.text;
         changes[0].old_length = 4;
         entry was[2], is[2];
         for (size_t i = 0; has_indexes && i < 2; i++, count++) {
-            is[i] = entry_of(i, bytes(key.text), bytes(row.text));
+            is[i] = entry_of(i, key.text, row.text);
             changes[count].entry = in(indexes[i], &is[i], i == 0);
             changes[count].has_new = true;
             if (found == FROND_OK) {
-                was[i] = entry_of(i, bytes(key.text), old.data);
+                was[i] = entry_of(i, key.text, old.data);
                 changes[count].has_old = true;
                 changes[count].old = was[i].key;
                 changes[count].old_length = was[i].key_length;
@@ -280,15 +276,15 @@ static void what_cannot_be_unique(void)
     frond_tree_options_init(&options);
     options.unique = true;
     for (int in_base = 1; in_base >= 0; in_base--) {
-        MUST(frond_put(rows, bytes("0001"), 4, bytes(twice.text), 10, &error));
+        MUST(frond_put(rows, "0001", 4, twice.text, 10, &error));
         if (in_base)
-            MUST(frond_put(rows, bytes("0002"), 4, bytes(twice.text), 10, &error));
+            MUST(frond_put(rows, "0002", 4, twice.text, 10, &error));
         MUST(frond_index_build_begin(db, rows, &name, &options, 1, &build, &error));
         if (in_base) {
             GIVES(DUPLICATE, feed_base(build, 1));
         } else {
             MUST(feed_base(build, 1));
-            MUST(frond_put(rows, bytes("0002"), 4, bytes(twice.text), 10, &error));
+            MUST(frond_put(rows, "0002", 4, twice.text, 10, &error));
             GIVES(DUPLICATE, feed_round(build, 1));
         }
         CHECK(error.has_key && error.key_length == 8 && memcmp(error.key, "77777777", 8) == 0);
@@ -297,7 +293,7 @@ static void what_cannot_be_unique(void)
         GIVES(DUPLICATE, frond_index_build_publish(build, NULL, NULL, &tree, &error));
         CHECK(tree == NULL);
         GIVES(NO_SUCH_TREE, frond_tree_open(db, name, &tree, &error));
-        MUST(frond_put(rows, bytes("0002"), 4, bytes("0166666666"), 10, &error));
+        MUST(frond_put(rows, "0002", 4, "0166666666", 10, &error));
     }
     MUST(frond_index_build_begin(db, rows, &name, &options, 1, &build, &error));
     MUST(feed_base(build, 1));
@@ -346,7 +342,7 @@ static void stop_it(void)
     MUST(frond_load_progress(load, &progress, &error));
     for (unsigned i = 0; i < 1000; i++) {
         word key = key_of(i * 7919);
-        MUST(frond_load_put(load, bytes(key.text), 4, NULL, 0, &error));
+        MUST(frond_load_put(load, key.text, 4, NULL, 0, &error));
     }
     MUST(frond_progress_now(progress, &counts, &error));
     CHECK(counts.rows > 700 && counts.written == 0);
@@ -366,7 +362,7 @@ static void stop_it(void)
     /* A build waits for a transaction that wrote the tree before, until it is interrupted. */
     frond_txn *txn;
     MUST(frond_txn_begin(db, NULL, &txn, &error));
-    MUST(frond_txn_put(txn, rows, bytes("0003"), 4, bytes("0155555555"), 10, &error));
+    MUST(frond_txn_put(txn, rows, "0003", 4, "0155555555", 10, &error));
     MUST(frond_index_build_begin(db, rows, &name, NULL, 1, &build, &error));
     MUST(frond_index_build_set_interrupter(build, stop, &error));
     GIVES(LOCK_TIMEOUT, frond_index_build_snapshot(build, 5, &snapshot, &error));
@@ -379,7 +375,7 @@ static void stop_it(void)
     frond_batch *writes;
     frond_tree_change *change;
     MUST(frond_batch_new(&writes, &error));
-    MUST(frond_batch_put(writes, rows, bytes("0003"), 4, bytes("0144444444"), 10, &error));
+    MUST(frond_batch_put(writes, rows, "0003", 4, "0144444444", 10, &error));
     MUST(frond_batch_set_interrupter(writes, stop, &error));
     MUST(frond_change_begin(db, NULL, &change, &error));
     MUST(frond_change_drop(change, 0, "rows", &error));
@@ -409,7 +405,7 @@ int main(int count, char **arguments)
     MUST(frond_tree_create(db, "rows", NULL, &rows, &error));
     for (unsigned i = 0; i < ROWS; i++) {
         word key = key_of(i), row = row_of(i, i);
-        MUST(frond_put(rows, bytes(key.text), 4, bytes(row.text), 10, &error));
+        MUST(frond_put(rows, key.text, 4, row.text, 10, &error));
     }
     build_beside_a_writer();
     what_cannot_be_unique();

@@ -7,11 +7,6 @@
 static frond_db *db;
 static frond_tree *tree;
 
-static const uint8_t *bytes(const char *text)
-{
-    return (const uint8_t *)text;
-}
-
 static frond_db *open_at(const char *path)
 {
     frond_options options;
@@ -26,14 +21,14 @@ static frond_db *open_at(const char *path)
 static void is_value(frond_tree *of, const char *key, const void *value, size_t length)
 {
     frond_buffer found = {0};
-    MUST(frond_get(of, bytes(key), strlen(key), &found, &error));
+    MUST(frond_get(of, key, strlen(key), &found, &error));
     CHECK(found.length == length && memcmp(found.data, value, length) == 0);
     frond_buffer_free(&found);
 }
 
 static void fold(frond_txn *txn, const char *key, uint8_t operation, const void *operand, size_t length)
 {
-    MUST(frond_txn_merge(txn, tree, bytes(key), strlen(key), operation, operand, length, &error));
+    MUST(frond_txn_merge(txn, tree, key, strlen(key), operation, operand, length, &error));
 }
 
 /* Each merge operator does what the header says. */
@@ -52,16 +47,16 @@ static void merges(void)
         fold(txn, "min", FROND_MIN, word, 1);
         fold(txn, "all", FROND_APPEND, word, 1);
     }
-    GIVES(MISSING_OPERATOR, frond_txn_merge(txn, tree, bytes("sum"), 3, 99, one, 8, &error));
+    GIVES(MISSING_OPERATOR, frond_txn_merge(txn, tree, "sum", 3, 99, one, 8, &error));
     MUST(frond_txn_commit(txn, NULL, &error));
     is_value(tree, "sum", sum, 8);
     is_value(tree, "max", "c", 1);
     is_value(tree, "min", "a", 1);
     is_value(tree, "all", "bca", 3);
-    MUST(frond_delete(tree, bytes("sum"), 3, &error));
-    MUST(frond_delete(tree, bytes("never"), 5, &error));
+    MUST(frond_delete(tree, "sum", 3, &error));
+    MUST(frond_delete(tree, "never", 5, &error));
     frond_buffer none = {0};
-    GIVES(FROND_NOT_FOUND, frond_get(tree, bytes("sum"), 3, &none, &error));
+    GIVES(FROND_NOT_FOUND, frond_get(tree, "sum", 3, &none, &error));
     frond_buffer_free(&none);
 }
 
@@ -79,16 +74,16 @@ static void places(void)
     frond_rows batch;
     MUST(frond_scan(tree, NULL, 0, NULL, 0, &cursor, &error));
     is_next(cursor, "all");
-    MUST(frond_cursor_seek(cursor, bytes("b"), 1, &error));
+    MUST(frond_cursor_seek(cursor, "b", 1, &error));
     is_next(cursor, "max");
-    MUST(frond_cursor_seek(cursor, bytes("max"), 3, &error));
+    MUST(frond_cursor_seek(cursor, "max", 3, &error));
     is_next(cursor, "max");
     is_next(cursor, "min");
     MUST(frond_cursor_seek_first(cursor, &error));
     is_next(cursor, "all");
     MUST(frond_cursor_seek_last(cursor, &error));
     GIVES(FROND_NOT_FOUND, frond_cursor_next(cursor, 1, &batch, &error));
-    MUST(frond_cursor_seek(cursor, bytes("max"), 3, &error));
+    MUST(frond_cursor_seek(cursor, "max", 3, &error));
     MUST(frond_cursor_prev(cursor, 1, &batch, &error));
     CHECK(batch.count == 1 && memcmp(batch.rows[0].key, "all", 3) == 0);
     frond_cursor_free(cursor);
@@ -100,15 +95,15 @@ static void estimates(void)
     uint64_t found = 7, taken = 7;
     frond_txn *txn;
     MUST(frond_txn_begin(db, NULL, &txn, &error));
-    MUST(frond_txn_estimate(txn, tree, bytes("x"), 1, bytes("y"), 1, &found, &taken, &error));
+    MUST(frond_txn_estimate(txn, tree, "x", 1, "y", 1, &found, &taken, &error));
     CHECK(found == 0);
-    MUST(frond_txn_put(txn, tree, bytes("xx"), 2, bytes("own"), 3, &error));
-    MUST(frond_txn_estimate(txn, tree, bytes("x"), 1, bytes("y"), 1, &found, &taken, &error));
+    MUST(frond_txn_put(txn, tree, "xx", 2, "own", 3, &error));
+    MUST(frond_txn_estimate(txn, tree, "x", 1, "y", 1, &found, &taken, &error));
     CHECK(found == 1 && taken > 0);
-    MUST(frond_tree_estimate(tree, bytes("x"), 1, bytes("y"), 1, &found, NULL, &error));
+    MUST(frond_tree_estimate(tree, "x", 1, "y", 1, &found, NULL, &error));
     CHECK(found == 0);
-    MUST(frond_txn_put_absent(txn, tree, bytes("xy"), 2, bytes("own"), 3, &error));
-    MUST(frond_txn_estimate(txn, tree, bytes("x"), 1, bytes("y"), 1, &found, &taken, &error));
+    MUST(frond_txn_put_absent(txn, tree, "xy", 2, "own", 3, &error));
+    MUST(frond_txn_estimate(txn, tree, "x", 1, "y", 1, &found, &taken, &error));
     CHECK(found == 2);
     GIVES(1001, frond_txn_estimate(NULL, tree, NULL, 0, NULL, 0, &found, NULL, &error));
     MUST(frond_txn_rollback(txn, &error));
@@ -137,13 +132,13 @@ static void whole_trees(void)
     MUST(frond_txn_lock_tree(one, tree, FROND_TREE_EXCLUSIVE, FROND_NO_WAIT, &error));
     MUST(frond_txn_begin(db, NULL, &two, &error));
     GIVES(BUSY, frond_txn_lock_tree(two, tree, FROND_TREE_INTENT_SHARED, FROND_NO_WAIT, &error));
-    GIVES(EXISTS, frond_txn_insert(one, tree, bytes("max"), 3, NULL, 0, &error));
+    GIVES(EXISTS, frond_txn_insert(one, tree, "max", 3, NULL, 0, &error));
     CHECK(error.has_key && error.key_length == 3 && memcmp(error.key, "max", 3) == 0);
     MUST(frond_txn_rollback(one, &error));
-    MUST(frond_txn_put(two, tree, bytes("max"), 3, bytes("c"), 1, &error));
+    MUST(frond_txn_put(two, tree, "max", 3, "c", 1, &error));
     MUST(frond_txn_begin(db, NULL, &one, &error));
     frond_buffer value = {0};
-    GIVES(BUSY, frond_txn_get(one, tree, bytes("max"), 3, FROND_SHARED, FROND_NO_WAIT, &value, &error));
+    GIVES(BUSY, frond_txn_get(one, tree, "max", 3, FROND_SHARED, FROND_NO_WAIT, &value, &error));
     CHECK(strcmp(error.tree, "words") == 0 && error.key_length == 3 && memcmp(error.key, "max", 3) == 0);
     CHECK(strstr(error.message, "max") == NULL);
     int waits = 0;
@@ -164,7 +159,7 @@ static void savepoints(void)
     MUST(frond_txn_savepoint(txn, &before, &error));
     MUST(frond_txn_begin_statement(txn, &error));
     MUST(frond_txn_savepoint(txn, &in, &error));
-    MUST(frond_txn_put(txn, tree, bytes("xx"), 2, bytes("own"), 3, &error));
+    MUST(frond_txn_put(txn, tree, "xx", 2, "own", 3, &error));
     MUST(frond_txn_rollback_statement(txn, &error));
     GIVES(1001, frond_txn_rollback_to(txn, in, &error));
     MUST(frond_txn_savepoint(txn, &after, &error));
@@ -172,10 +167,10 @@ static void savepoints(void)
     MUST(frond_txn_release(txn, after, &error));
     GIVES(1001, frond_txn_release(txn, after, &error));
     GIVES(1001, frond_txn_rollback_to(txn, after + 1, &error));
-    MUST(frond_txn_put(txn, tree, bytes("xx"), 2, bytes("own"), 3, &error));
+    MUST(frond_txn_put(txn, tree, "xx", 2, "own", 3, &error));
     MUST(frond_txn_rollback_to(txn, before, &error));
     frond_buffer none = {0};
-    GIVES(FROND_NOT_FOUND, frond_txn_get(txn, tree, bytes("xx"), 2, FROND_NO_LOCK, FROND_WAIT, &none, &error));
+    GIVES(FROND_NOT_FOUND, frond_txn_get(txn, tree, "xx", 2, FROND_NO_LOCK, FROND_WAIT, &none, &error));
     frond_buffer_free(&none);
     MUST(frond_txn_rollback(txn, &error));
 }
@@ -193,7 +188,7 @@ static void statements_within(void)
     GIVES(1001, frond_txn_begin_substatement(txn, &error));
     MUST(frond_txn_begin_statement(txn, &error));
     MUST(frond_txn_count(txn, tree, NULL, 0, NULL, 0, &before, &error));
-    frond_entry entry = {tree, bytes("within"), 6, bytes("new"), 3, true, true};
+    frond_entry entry = {tree, "within", 6, "new", 3, true, true};
     MUST(frond_txn_insert_row(txn, &entry, 1, FROND_EXCLUSIVE, &conflict, &error));
     CHECK(conflict.index == -1);
     MUST(frond_txn_begin_substatement(txn, &error));
@@ -227,7 +222,7 @@ static void held(void *context, const frond_held *lock)
         CHECK(lock->from.is_known && lock->from.length == 1 && lock->from.data[0] == 'a' && lock->with_from);
         break;
     default:
-        MUST(frond_tree_key_hash(tree, bytes("zebra"), 5, hash, &error));
+        MUST(frond_tree_key_hash(tree, "zebra", 5, hash, &error));
         CHECK(lock->lock.on == FROND_ON_ROW);
         if (memcmp(lock->lock.key_hash, hash, 16) == 0) {
             CHECK(lock->lock.mode == FROND_EXCLUSIVE && lock->lock.key.is_known);
@@ -254,10 +249,10 @@ static void locks(void)
     MUST(frond_txn_begin(db, &options, &txn, &error));
     MUST(frond_txn_each_lock(txn, 9, held, none, &more, &error));
     CHECK(more == 0 && none[FROND_ON_TREE] == 0);
-    MUST(frond_txn_scan(txn, tree, bytes("a"), 1, NULL, 0, FROND_SHARED, FROND_WAIT, &cursor, &error));
+    MUST(frond_txn_scan(txn, tree, "a", 1, NULL, 0, FROND_SHARED, FROND_WAIT, &cursor, &error));
     MUST(frond_cursor_next(cursor, 1, &batch, &error));
     frond_cursor_free(cursor);
-    MUST(frond_txn_put(txn, tree, bytes("zebra"), 5, bytes("striped"), 7, &error));
+    MUST(frond_txn_put(txn, tree, "zebra", 5, "striped", 7, &error));
     MUST(frond_each_lock(db, 9, held, all, &more, &error));
     CHECK(more == 0 && all[0] == 1 && all[FROND_ON_TREE] == 1 && all[FROND_ON_GAP] == 1 && all[FROND_ON_ROW] == 2);
     MUST(frond_txn_each_lock(txn, 9, held, own, NULL, &error));
@@ -285,18 +280,18 @@ static void own_rows(void)
     MUST(frond_temporary_next_number(rows, 0, &next, &error));
     CHECK(first == '1' && next == '3');
     for (uint8_t id = '1'; id <= '2'; id++) {
-        const frond_temporary_entry row[] = {{rows, &id, 1, bytes("anna"), 4, true}, {names, bytes("anna"), 4, &id, 1, true}};
+        const frond_temporary_entry row[] = {{rows, &id, 1, "anna", 4, true}, {names, "anna", 4, &id, 1, true}};
         MUST(frond_temporary_insert_row(txn, row, 2, &conflict, &error));
         CHECK(conflict.index == (id == '1' ? -1 : 1));
     }
     CHECK(conflict.value.length == 1 && conflict.value.data[0] == '1');
     MUST(frond_temporary_row_count(rows, &found, &exact, &error));
     CHECK(found == 1 && exact);
-    MUST(frond_temporary_estimate(rows, bytes("2"), 1, NULL, 0, &found, NULL, &error));
+    MUST(frond_temporary_estimate(rows, "2", 1, NULL, 0, &found, NULL, &error));
     CHECK(found == 0);
-    MUST(frond_temporary_estimate(rows, NULL, 0, bytes("2"), 1, &found, &taken, &error));
+    MUST(frond_temporary_estimate(rows, NULL, 0, "2", 1, &found, &taken, &error));
     CHECK(found == 1 && taken > 0);
-    const frond_bytes keys[] = {{bytes("2"), 1}, {bytes("1"), 1}};
+    const frond_bytes keys[] = {{"2", 1}, {"1", 1}};
     frond_bytes values[2];
     MUST(frond_temporary_get_many(rows, keys, 2, &memory, values, &error));
     CHECK(values[0].data == NULL && values[1].length == 4 && memcmp(values[1].data, "anna", 4) == 0);
@@ -320,9 +315,9 @@ static void twice(void)
     frond_tree_options_init(&options);
     options.unique = true;
     MUST(frond_load_begin(db, "load", &options, &load, &error));
-    MUST(frond_load_put(load, bytes("one"), 3, NULL, 0, &error));
-    MUST(frond_load_put(load, bytes("two"), 3, NULL, 0, &error));
-    MUST(frond_load_put(load, bytes("one"), 3, NULL, 0, &error));
+    MUST(frond_load_put(load, "one", 3, NULL, 0, &error));
+    MUST(frond_load_put(load, "two", 3, NULL, 0, &error));
+    MUST(frond_load_put(load, "one", 3, NULL, 0, &error));
     GIVES(TWICE, frond_loads_finish(&load, 1, &loaded, &error));
     CHECK(strcmp(error.tree, "load") == 0 && error.key_length == 3 && memcmp(error.key, "one", 3) == 0);
 
@@ -356,8 +351,8 @@ static void load_twice(void)
     MUST(frond_load_begin(db, "twice", &options, &load, &error));
     GIVES(1001, frond_load_on_duplicate(load, NULL, told, &error));
     MUST(frond_load_on_duplicate(load, keep_row, told, &error));
-    MUST(frond_load_put(load, bytes("key"), 3, bytes("same"), 4, &error));
-    MUST(frond_load_put(load, bytes("key"), 3, bytes("same"), 4, &error));
+    MUST(frond_load_put(load, "key", 3, "same", 4, &error));
+    MUST(frond_load_put(load, "key", 3, "same", 4, &error));
     GIVES(DUPLICATE, frond_loads_finish(&load, 1, NULL, &error));
     CHECK(strcmp(told, "key=same") == 0 && strcmp(error.tree, "twice") == 0);
 }
@@ -376,7 +371,7 @@ static void fill(void)
     frond_tree_options options;
     uint64_t first = 0, next = 0;
     frond_tree_options_init(&options);
-    options.attributes = bytes("a table");
+    options.attributes = "a table";
     options.attributes_length = 7;
     for (int i = 0; i < 2; i++)
         MUST(frond_tree_create(db, names[i], &options, &trees[i], &error));
@@ -386,24 +381,24 @@ static void fill(void)
     /* Deleted rows do not count; an existing row is reported at once, or at the end. */
     frond_load *refused = NULL;
     MUST(frond_txn_begin(db, NULL, &txn, &error));
-    MUST(frond_txn_put(txn, trees[0], bytes("row"), 3, NULL, 0, &error));
+    MUST(frond_txn_put(txn, trees[0], "row", 3, NULL, 0, &error));
     MUST(frond_txn_commit(txn, NULL, &error));
     GIVES(NOT_EMPTY, frond_load_begin_into(db, trees[0], &refused, &error));
     CHECK(refused == NULL && strcmp(error.tree, "fill") == 0 && error.kind == FROND_FIX_CALL);
     MUST(frond_txn_begin(db, NULL, &txn, &error));
-    MUST(frond_txn_delete(txn, trees[0], bytes("row"), 3, &error));
+    MUST(frond_txn_delete(txn, trees[0], "row", 3, &error));
     MUST(frond_txn_commit(txn, NULL, &error));
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 2; i++) {
             MUST(frond_load_begin_into(db, trees[i], &loads[i], &error));
-            MUST(frond_load_put(loads[i], bytes("two"), 3, bytes("2"), 1, &error));
-            MUST(frond_load_put(loads[i], bytes("one"), 3, bytes("1"), 1, &error));
+            MUST(frond_load_put(loads[i], "two", 3, "2", 1, &error));
+            MUST(frond_load_put(loads[i], "one", 3, "1", 1, &error));
             MUST(frond_load_lock_timeout(loads[i], i == 0 ? -1 : 0, &error));
         }
         if (round == 2)
             break;
         MUST(frond_txn_begin(db, NULL, &txn, &error));
-        MUST(frond_txn_put(txn, trees[1], bytes("row"), 3, NULL, 0, &error));
+        MUST(frond_txn_put(txn, trees[1], "row", 3, NULL, 0, &error));
         if (round == 1)
             MUST(frond_txn_commit(txn, NULL, &error));
         GIVES(round == 0 ? TIMEOUT : NOT_EMPTY, frond_loads_finish(loads, 2, filled, &error));
@@ -412,16 +407,16 @@ static void fill(void)
             MUST(frond_txn_rollback(txn, &error));
         else {
             MUST(frond_txn_begin(db, NULL, &txn, &error));
-            MUST(frond_txn_delete(txn, trees[1], bytes("row"), 3, &error));
+            MUST(frond_txn_delete(txn, trees[1], "row", 3, &error));
             MUST(frond_txn_commit(txn, NULL, &error));
         }
     }
     MUST(frond_loads_finish(loads, 2, filled, &error));
     for (int i = 0; i < 2; i++) {
-        MUST(frond_get(filled[i], bytes("two"), 3, &found, &error));
+        MUST(frond_get(filled[i], "two", 3, &found, &error));
         CHECK(found.length == 1 && found.data[0] == '2');
-        GIVES(LATER, frond_snapshot_get(before, filled[i], bytes("two"), 3, &found, &error));
-        GIVES(GONE, frond_get(trees[i], bytes("two"), 3, &found, &error));
+        GIVES(LATER, frond_snapshot_get(before, filled[i], "two", 3, &found, &error));
+        GIVES(GONE, frond_get(trees[i], "two", 3, &found, &error));
         MUST(frond_tree_info(filled[i], NULL, &found, &error));
         CHECK(found.length == 7 && memcmp(found.data, "a table", 7) == 0);
     }
@@ -469,7 +464,7 @@ static uint64_t do_entry(uint32_t old, uint32_t new, uint32_t emptied, bool made
     MUST(frond_change_swap(change, old, "table", new, "made anew", &error));
     MUST(frond_change_drop(change, old, "made anew", &error));
     MUST(frond_change_truncate(change, emptied, "queue", &error));
-    MUST(frond_change_attributes(change, new, NULL, bytes("noted"), 5, &error));
+    MUST(frond_change_attributes(change, new, NULL, "noted", 5, &error));
     MUST(frond_change_create(change, "log", NULL, &error));
     MUST(frond_change_rename(change, 0, "before", "after", &error));
     GIVES(1001, frond_change_tree(change, 0, &now, NULL, &error));
@@ -499,7 +494,7 @@ static void changes(void)
     static const char *const names[] = {"table", "made anew", "queue", "before"};
     for (int i = 0; i < 4; i++) {
         MUST(frond_tree_create(db, names[i], NULL, &now, &error));
-        MUST(frond_put(now, bytes("is"), 2, bytes(names[i]), strlen(names[i]), &error));
+        MUST(frond_put(now, "is", 2, names[i], strlen(names[i]), &error));
         frond_tree_free(now);
     }
     uint32_t old = number_of("table"), new = number_of("made anew"), emptied = number_of("queue");
@@ -509,17 +504,17 @@ static void changes(void)
     CHECK(do_entry(old, new, emptied, false) == 0);
     is_in("table", "made anew");
     is_in("after", "before");
-    GIVES(NONE, frond_put(queue, bytes("is"), 2, NULL, 0, &error));
+    GIVES(NONE, frond_put(queue, "is", 2, NULL, 0, &error));
     frond_tree_free(queue);
     MUST(frond_tree_open(db, "queue", &queue, &error));
-    GIVES(FROND_NOT_FOUND, frond_get(queue, bytes("is"), 2, &value, &error));
+    GIVES(FROND_NOT_FOUND, frond_get(queue, "is", 2, &value, &error));
     /* An older snapshot cannot be read through the new handles; opened in it, the tree is as it
      * was. */
     MUST(frond_tree_open(db, "table", &now, &error));
-    GIVES(LATER, frond_snapshot_get(then, now, bytes("is"), 2, &value, &error));
+    GIVES(LATER, frond_snapshot_get(then, now, "is", 2, &value, &error));
     MUST(frond_snapshot_tree_open(then, "table", &was, &error));
     CHECK(frond_tree_id(was) == old && frond_tree_id(now) == new);
-    MUST(frond_snapshot_get(then, was, bytes("is"), 2, &value, &error));
+    MUST(frond_snapshot_get(then, was, "is", 2, &value, &error));
     CHECK(value.length == 5 && memcmp(value.data, "table", 5) == 0);
     uint64_t birth = 0;
     MUST(frond_tree_info(now, &birth, &value, &error));
@@ -536,7 +531,7 @@ static void changes(void)
     frond_change_free(change);
     GIVES(NONE, frond_tree_open(db, "copy", &was, &error));
     MUST(frond_txn_begin(db, NULL, &txn, &error));
-    MUST(frond_txn_put(txn, now, bytes("row"), 3, NULL, 0, &error));
+    MUST(frond_txn_put(txn, now, "row", 3, NULL, 0, &error));
     frond_change_options_init(&options);
     options.lock_timeout_ms = 1;
     MUST(frond_change_begin(db, &options, &change, &error));
@@ -547,7 +542,7 @@ static void changes(void)
     MUST(frond_txn_rollback(txn, &error));
     MUST(frond_change_commit(change, NULL, &error));
     frond_change_free(change);
-    GIVES(NONE, frond_put(now, bytes("is"), 2, NULL, 0, &error));
+    GIVES(NONE, frond_put(now, "is", 2, NULL, 0, &error));
     GIVES(1001, frond_change_begin(NULL, NULL, &change, &error));
     GIVES(1001, frond_change_drop(NULL, 1, NULL, &error));
     MUST(frond_change_begin(db, NULL, &change, &error));
@@ -569,12 +564,12 @@ static void keys_in_buffers(void)
     uint8_t out[4] = "one";
     size_t read = 0;
     MUST(frond_tree_create(db, "chain", NULL, &chain, &error));
-    MUST(frond_put(chain, bytes("one"), 3, bytes("more"), 4, &error));
+    MUST(frond_put(chain, "one", 3, "more", 4, &error));
     MUST(frond_txn_begin(db, NULL, &txn, &error));
     MUST(frond_snapshot_take(db, &snapshot, &error));
     for (int way = 0; way < 6; way++) {
         frond_bytes key, found = {NULL, 0};
-        MUST(frond_buffer_set(in, bytes("one"), 3, &error));
+        MUST(frond_buffer_set(in, "one", 3, &error));
         key = (frond_bytes){value.data, value.length};
         switch (way) {
         case 0: MUST(frond_get(chain, value.data, 3, in, &error)); break;
@@ -597,30 +592,74 @@ static void keys_in_buffers(void)
     frond_buffer_free(in);
 }
 
-/* A backup is a store with the content of that moment. */
+/* A backup is a store with the content of that moment; with an increment, that of a later one. */
 static void backup(const char *path)
 {
-    char copy[4096];
+    enum { INVALID = 1001, WRONG_BASE = 1012 };
+    char copy[4096], increment[4096], restored[4096];
+    const char *const increments[] = {increment};
+    frond_backup_info full, since, made;
+    frond_backup_id id;
     frond_db *copied;
     frond_tree *same;
     CHECK(snprintf(copy, sizeof copy, "%s-copy", path) < (int)sizeof copy);
-    MUST(frond_backup(db, copy, &error));
-    MUST(frond_put(tree, bytes("later"), 5, NULL, 0, &error));
+    CHECK(snprintf(increment, sizeof increment, "%s-increment", path) < (int)sizeof increment);
+    CHECK(snprintf(restored, sizeof restored, "%s-restored", path) < (int)sizeof restored);
+    MUST(frond_backup(db, copy, &full, &error));
+    MUST(frond_put(tree, "later", 5, "on", 2, &error));
+
+    /* An increment contains what was written since; it does not go with another base. */
+    MUST(frond_backup_read_id(copy, &id, &error));
+    CHECK(memcmp(&id, &full.id, sizeof id) == 0);
+    MUST(frond_backup_since(db, &id, increment, &since, &error));
+    CHECK(since.seqno > full.seqno && since.pages > 0 && since.bytes > 0);
+    id.version = UINT64_MAX;
+    GIVES(WRONG_BASE, frond_backup_since(db, &id, restored, NULL, &error));
+    MUST(frond_backup_verify(copy, NULL, 0, NULL, &error));
+    MUST(frond_backup_verify(copy, increments, 1, &made, &error));
+    CHECK(memcmp(&made.id, &since.id, sizeof id) == 0);
+    GIVES(WRONG_BASE, frond_backup_verify(copy, (const char *const[]){increment, increment}, 2, NULL, &error));
+    GIVES(INVALID, frond_restore(copy, increments, 1, copy, NULL, &error));
+    MUST(frond_restore(copy, increments, 1, restored, &made, &error));
+    CHECK(made.seqno == since.seqno);
+    copied = open_at(restored);
+    MUST(frond_tree_open(copied, "words", &same, &error));
+    is_value(same, "later", "on", 2);
+    frond_tree_free(same);
+    MUST(frond_close(copied, &error));
+
     copied = open_at(copy);
     MUST(frond_tree_open(copied, "words", &same, &error));
     is_value(same, "all", "bca", 3);
     frond_buffer none = {0};
-    GIVES(FROND_NOT_FOUND, frond_get(same, bytes("later"), 5, &none, &error));
+    GIVES(FROND_NOT_FOUND, frond_get(same, "later", 5, &none, &error));
     frond_buffer_free(&none);
     frond_tree_free(same);
     MUST(frond_close(copied, &error));
+}
+
+/* Opens the tree, or creates it if there is none; a tree with other options is refused. */
+static void ensure(void)
+{
+    enum { INVALID = 1001, THERE = 1005 };
+    frond_tree *same = NULL;
+    frond_tree_options options;
+    frond_tree_options_init(&options);
+    MUST(frond_tree_ensure(db, "words", NULL, &tree, &error));
+    MUST(frond_tree_ensure(db, "words", &options, &same, &error));
+    CHECK(frond_tree_id(same) == frond_tree_id(tree) && frond_tree_id(tree) != 0);
+    frond_tree_free(same);
+    options.unique = true;
+    GIVES(INVALID, frond_tree_ensure(db, "words", &options, &same, &error));
+    GIVES(THERE, frond_tree_create(db, "words", NULL, &same, &error));
+    CHECK(same == NULL);
 }
 
 int main(int count, char **arguments)
 {
     CHECK(count >= 2);
     db = open_at(arguments[1]);
-    MUST(frond_tree_create(db, "words", NULL, &tree, &error));
+    ensure();
     merges();
     places();
     estimates();

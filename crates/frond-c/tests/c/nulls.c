@@ -35,6 +35,8 @@ static frond_tree *out_frond_tree;
 static frond_tree_change *out_frond_tree_change;
 static frond_txn *out_frond_txn;
 
+static frond_backup_id a_frond_backup_id;
+static frond_backup_info a_frond_backup_info;
 static frond_buffer a_frond_buffer;
 static frond_conflict a_frond_conflict;
 static frond_new_part a_frond_new_part = {1, {0, 0, 0}, NULL, 0};
@@ -182,6 +184,8 @@ static void inside(void)
     NULL_IN(frond_txn_get_many(a_frond_txn, a_frond_tree, &bytes, 1, &a_frond_buffer, &a_frond_bytes, &error));
     NULL_IN(frond_snapshot_get_many(a_frond_snapshot, a_frond_tree, &bytes, 1, &a_frond_buffer, &a_frond_bytes, &error));
     const char *no_name = NULL;
+    NULL_IN(frond_backup_verify("none", &no_name, 1, NULL, &error));
+    NULL_IN(frond_restore("none", &no_name, 1, "nowhere", NULL, &error));
     frond_index_build *build = NULL;
     NULL_IN(frond_index_build_begin(a_frond_db, a_frond_tree, &no_name, NULL, 1, &build, &error));
     frond_load *no_load = NULL;

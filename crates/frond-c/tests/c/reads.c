@@ -30,7 +30,7 @@ static frond_bytes key_of(uint8_t *memory, int id)
 static void put(frond_txn *txn, int id, const char *value)
 {
     uint8_t key = (uint8_t)id;
-    MUST(frond_txn_put(txn, rows, &key, 1, (const uint8_t *)value, strlen(value), &error));
+    MUST(frond_txn_put(txn, rows, &key, 1, value, strlen(value), &error));
 }
 
 static int has(const void *data, size_t length, const char *text)
@@ -377,7 +377,7 @@ static void fetched_ahead(frond_tree *index)
             MUST(frond_txn_begin_statement(txn, &error));
             frond_cursor *cursor = eight(txn, locks[lock], forward);
             const int first = forward ? 31 : 38, step = forward ? 1 : -1;
-            MUST(frond_txn_put(txn, index, (const uint8_t *)"elsewhere", 9, NULL, 0, &error));
+            MUST(frond_txn_put(txn, index, "elsewhere", 9, NULL, 0, &error));
             CHECK(current(cursor, 8) == 0xff);
             put(txn, first + step, "changed");
             put(txn, 200, "new");
@@ -473,7 +473,7 @@ int main(int argc, char **argv)
         put(txn, id, value);
     }
     const uint8_t row = 21;
-    MUST(frond_txn_put(txn, index, (const uint8_t *)"row 21", 6, &row, 1, &error));
+    MUST(frond_txn_put(txn, index, "row 21", 6, &row, 1, &error));
     MUST(frond_txn_commit(txn, NULL, &error));
     uint64_t counts[3];
     size_t parts = 0;

@@ -12,11 +12,6 @@ enum { INVALID = 1001, NO_SUCH_TREE = 1004, DEFINITION_CHANGED = 1006, INTERRUPT
 static frond_db *db;
 static frond_tree *rows;
 
-static const uint8_t *bytes(const char *text)
-{
-    return (const uint8_t *)text;
-}
-
 typedef struct {
     uint8_t bytes[8];
 } id_key;
@@ -110,7 +105,7 @@ static void load_both(frond_tree *trees[2])
     frond_tree_options options;
     frond_tree_options_init(&options);
     options.unique = true;
-    options.attributes = bytes("a table");
+    options.attributes = "a table";
     options.attributes_length = 7;
     MUST(frond_load_begin(db, "rows", &options, &loads[0], &error));
     MUST(frond_load_begin(db, "index", &options, &loads[1], &error));
@@ -141,7 +136,7 @@ static void numbers(void)
     frond_txn *txn = begin(FROND_SNAPSHOT, 0);
     for (uint64_t id = first; id < first + 3; id++) {
         id_key key = key_of(id);
-        MUST(frond_txn_insert(txn, rows, key.bytes, 8, bytes("new"), 3, &error));
+        MUST(frond_txn_insert(txn, rows, key.bytes, 8, "new", 3, &error));
     }
     MUST(frond_txn_commit(txn, NULL, &error));
     is_counted(rows, ROWS + 3);
@@ -159,7 +154,7 @@ static void *waits(void *argument)
 {
     waiting *session = argument;
     id_key key = key_of(1);
-    session->outcome = frond_txn_put(session->txn, rows, key.bytes, 8, bytes("mine"), 4, NULL);
+    session->outcome = frond_txn_put(session->txn, rows, key.bytes, 8, "mine", 4, NULL);
     return NULL;
 }
 
@@ -210,15 +205,15 @@ static void fields_of_locks(void)
     GIVES(FROND_NOT_FOUND, frond_each_deadlocked(db, was_in_circle, &told, &at, &error));
     frond_txn *holder = begin(FROND_SNAPSHOT, 21);
     waiting session = {begin(FROND_SNAPSHOT, 22), 0};
-    MUST(frond_txn_put(holder, rows, first.bytes, 8, bytes("mine"), 4, &error));
-    MUST(frond_txn_put(session.txn, rows, second.bytes, 8, bytes("mine"), 4, &error));
+    MUST(frond_txn_put(holder, rows, first.bytes, 8, "mine", 4, &error));
+    MUST(frond_txn_put(session.txn, rows, second.bytes, 8, "mine", 4, &error));
     CHECK(pthread_create(&thread, NULL, waits, &session) == 0);
     while (told == 0)
         MUST(frond_each_wait(db, waits_for_21, &told, &error));
     told = 0;
     MUST(frond_each_transaction(db, is_live, &told, &error));
     CHECK(told == 2);
-    MUST(frond_txn_put(holder, rows, second.bytes, 8, bytes("mine"), 4, &error));
+    MUST(frond_txn_put(holder, rows, second.bytes, 8, "mine", 4, &error));
     CHECK(pthread_join(thread, NULL) == 0 && session.outcome == DEADLOCK);
     MUST(frond_each_deadlocked(db, was_in_circle, &told, &at, &error));
     CHECK(told == 4 && at > 0);
@@ -244,7 +239,7 @@ static void watch(uint64_t waits)
     CHECK(lines == 0);
     frond_txn *holder = begin(FROND_SNAPSHOT, 5);
     id_key key = key_of(1);
-    MUST(frond_txn_put(holder, rows, key.bytes, 8, bytes("mine"), 4, &error));
+    MUST(frond_txn_put(holder, rows, key.bytes, 8, "mine", 4, &error));
     MUST(frond_transactions(db, line, &lines, &error));
     CHECK(lines == 1);
     /* A transaction that only reads is reported, too, because it holds a snapshot. */
@@ -287,7 +282,7 @@ static void parts_and_statements(void)
     const frond_part value_parts[] = {{FROND_PART_FIXED, 2, FROND_HINT_INTEGER}, {FROND_PART_PREFIXED, 0, 0}, {FROND_PART_FIXED, 1, 0}};
     const frond_part wrong[] = {{9, 1, 0}};
     const size_t numbers[] = {2, 0}, beyond[] = {3};
-    const uint8_t *row = bytes("\001\002\003abc\007");
+    const char *row = "\001\002\003abc\007";
     frond_tree_options options;
     frond_tree *table, *other;
     frond_projection *parts;
@@ -317,7 +312,7 @@ static void parts_and_statements(void)
     MUST(frond_projection_new(table, numbers, 2, &parts, &error));
 
     id_key first = key_of(0), absent = key_of(1000);
-    const uint8_t *cut = bytes("\001\002\007");
+    const char *cut = "\001\002\007";
     MUST(frond_get_projected(table, first.bytes, 8, parts, &value, &error));
     CHECK(value.length == 3 && memcmp(value.data, cut, 3) == 0);
     GIVES(FROND_NOT_FOUND, frond_get_projected(table, absent.bytes, 8, parts, &value, &error));
@@ -373,9 +368,9 @@ static void parts_and_statements(void)
 static void layouts_that_change(void)
 {
     const frond_part before[] = {{FROND_PART_VERSION, 0, 0}, {FROND_PART_FIXED, 2, FROND_HINT_INTEGER}, {FROND_PART_PREFIXED, 0, 0}};
-    const frond_new_part after[] = {{0, {FROND_PART_FIXED, 1, 0}, bytes("\007"), 1}, {2, {0, 0, 0}, NULL, 0}};
-    const frond_new_part wrong[] = {{3, {0, 0, 0}, NULL, 0}}, longer[] = {{0, {FROND_PART_FIXED, 1, 0}, bytes("ab"), 2}};
-    const uint8_t *row = bytes("\000\000\001\002\003abc"), *mapped = bytes("\000\001\007\003abc");
+    const frond_new_part after[] = {{0, {FROND_PART_FIXED, 1, 0}, "\007", 1}, {2, {0, 0, 0}, NULL, 0}};
+    const frond_new_part wrong[] = {{3, {0, 0, 0}, NULL, 0}}, longer[] = {{0, {FROND_PART_FIXED, 1, 0}, "ab", 2}};
+    const char *row = "\000\000\001\002\003abc", *mapped = "\000\001\007\003abc";
     frond_tree_options options;
     frond_tree *table, *now, *plain;
     frond_buffer value = {0};
@@ -393,7 +388,7 @@ static void layouts_that_change(void)
     GIVES(INVALID, frond_tree_change_layout(db, "layouts", wrong, 1, NULL, 0, &now, &error));
     GIVES(INVALID, frond_tree_change_layout(db, "layouts", longer, 1, NULL, 0, &now, &error));
     GIVES(INVALID, frond_tree_change_layout(db, "layouts", NULL, 1, NULL, 0, &now, &error));
-    MUST(frond_tree_change_layout(db, "layouts", after, 2, bytes("new"), 3, &now, &error));
+    MUST(frond_tree_change_layout(db, "layouts", after, 2, "new", 3, &now, &error));
     CHECK(frond_tree_layout_version(now) == 1 && frond_tree_layout_version(table) == 0);
     MUST(frond_get(now, first.bytes, 8, &value, &error));
     CHECK(value.length == 7 && memcmp(value.data, mapped, 7) == 0);
@@ -423,7 +418,7 @@ static void layouts_that_change(void)
     frond_tree_free(now);
     MUST(frond_tree_open(db, "narrower", &now, &error));
     MUST(frond_get(now, first.bytes, 8, &value, &error));
-    CHECK(value.length == 6 && memcmp(value.data, bytes("\000\002\003abc"), 6) == 0);
+    CHECK(value.length == 6 && memcmp(value.data, "\000\002\003abc", 6) == 0);
     frond_buffer_free(&value);
     frond_tree_free(plain);
     frond_tree_free(table);
@@ -441,11 +436,11 @@ static void temporary(void)
     id_key one = key_of(1), two = key_of(2);
     frond_txn *txn = begin(FROND_REPEATABLE_READ, 0), *other = begin(FROND_REPEATABLE_READ, 0);
     MUST(frond_temporary_create(db, NULL, &tree, &error));
-    MUST(frond_temporary_put(txn, tree, one.bytes, 8, bytes("one"), 3, &error));
-    GIVES(INVALID, frond_temporary_put(other, tree, one.bytes, 8, bytes("one"), 3, &error));
-    GIVES(1108, frond_temporary_insert(txn, tree, one.bytes, 8, bytes("two"), 3, &error));
+    MUST(frond_temporary_put(txn, tree, one.bytes, 8, "one", 3, &error));
+    GIVES(INVALID, frond_temporary_put(other, tree, one.bytes, 8, "one", 3, &error));
+    GIVES(1108, frond_temporary_insert(txn, tree, one.bytes, 8, "two", 3, &error));
     MUST(frond_txn_savepoint(txn, &savepoint, &error));
-    MUST(frond_temporary_insert(txn, tree, two.bytes, 8, bytes("two"), 3, &error));
+    MUST(frond_temporary_insert(txn, tree, two.bytes, 8, "two", 3, &error));
     MUST(frond_temporary_delete(txn, tree, one.bytes, 8, &error));
     GIVES(FROND_NOT_FOUND, frond_temporary_get(tree, one.bytes, 8, &value, &error));
     MUST(frond_txn_rollback_to(txn, savepoint, &error));
@@ -519,7 +514,7 @@ static void moments(frond_tree *index)
     id_key low = key_of(0), high = key_of(10);
     MUST(frond_batch_new(&writes, &error));
     MUST(frond_batch_delete_range(writes, rows, low.bytes, 8, high.bytes, 8, &error));
-    MUST(frond_batch_put(writes, rows, low.bytes, 8, bytes("first"), 5, &error));
+    MUST(frond_batch_put(writes, rows, low.bytes, 8, "first", 5, &error));
     MUST(frond_batch_delete(writes, index, low.bytes, 8, &error));
     MUST(frond_batch_commit(db, writes, FROND_OS, &seqno, &error));
     frond_batch_free(writes);

@@ -20,11 +20,6 @@ typedef struct {
 
 static applier hears = {false, true, 0, 0};
 
-static const uint8_t *bytes(const char *text)
-{
-    return (const uint8_t *)text;
-}
-
 static void on_wait(void *context, const frond_party *waiter, const frond_party *holder)
 {
     applier *hears = context;
@@ -86,7 +81,7 @@ static frond_txn *begin(int isolation, uint64_t tag)
 
 static int put(frond_txn *txn, const char *key, const char *value)
 {
-    return frond_txn_put(txn, tree, bytes(key), strlen(key), bytes(value), strlen(value), &error);
+    return frond_txn_put(txn, tree, key, strlen(key), value, strlen(value), &error);
 }
 
 static void is_value(frond_txn *txn, const char *key, const char *value)
@@ -94,9 +89,9 @@ static void is_value(frond_txn *txn, const char *key, const char *value)
     frond_buffer found = {0};
     int expected = value ? FROND_OK : FROND_NOT_FOUND;
     if (txn)
-        GIVES(expected, frond_txn_get(txn, tree, bytes(key), strlen(key), FROND_NO_LOCK, FROND_WAIT, &found, &error));
+        GIVES(expected, frond_txn_get(txn, tree, key, strlen(key), FROND_NO_LOCK, FROND_WAIT, &found, &error));
     else
-        GIVES(expected, frond_get(tree, bytes(key), strlen(key), &found, &error));
+        GIVES(expected, frond_get(tree, key, strlen(key), &found, &error));
     if (value)
         CHECK(found.length == strlen(value) && (found.length == 0 || memcmp(found.data, value, found.length) == 0));
     frond_buffer_free(&found);
@@ -129,15 +124,15 @@ static void endings(void)
     CHECK(frond_txn_is_over(NULL));
     MUST(frond_txn_rollback(txn, &error));
     is_value(NULL, "2", "old");
-    MUST(frond_put(tree, bytes("1"), 1, bytes("old"), 3, &error));
+    MUST(frond_put(tree, "1", 1, "old", 3, &error));
 }
 
 /* Each call uses the timeout of the statement. */
 static void waits(void)
 {
     frond_txn *holder = begin(FROND_SNAPSHOT, 0), *txn = begin(FROND_READ_COMMITTED, 0);
-    frond_entry entry = {tree, bytes("1"), 1, bytes("new"), 3, true, false};
-    frond_change change = {entry, true, true, bytes("1"), 1};
+    frond_entry entry = {tree, "1", 1, "new", 3, true, false};
+    frond_change change = {entry, true, true, "1", 1};
     frond_conflict met = {-1, {0}};
     frond_buffer value = {0};
     MUST(put(holder, "1", "held"));
@@ -145,7 +140,7 @@ static void waits(void)
     GIVES(LATE, frond_txn_insert_row(txn, &entry, 1, FROND_SHARED, &met, &error));
     GIVES(LATE, frond_txn_update_row(txn, &change, 1, FROND_SHARED, &met, &error));
     GIVES(LATE, frond_txn_delete_row(txn, &entry, 1, &error));
-    GIVES(LATE, frond_txn_delete(txn, tree, bytes("1"), 1, &error));
+    GIVES(LATE, frond_txn_delete(txn, tree, "1", 1, &error));
     GIVES(LATE, frond_txn_delete_range(txn, tree, NULL, 0, NULL, 0, NULL, &error));
     GIVES(LATE, frond_txn_lock_tree(txn, tree, FROND_TREE_SHARED, FROND_WAIT, &error));
     MUST(frond_txn_set_lock_timeout(txn, 2, &error));
@@ -160,9 +155,9 @@ static void waits(void)
     /* A plain read at FROND_SERIALIZABLE locks, and can be told not to wait. */
     holder = begin(FROND_SNAPSHOT, 0), txn = begin(FROND_SERIALIZABLE, 0);
     MUST(put(holder, "1", "held"));
-    GIVES(BUSY, frond_txn_get(txn, tree, bytes("1"), 1, FROND_NO_LOCK, FROND_NO_WAIT, &value, &error));
-    GIVES(BUSY, frond_txn_get(txn, tree, bytes("1"), 1, FROND_NO_LOCK, FROND_SKIP_LOCKED, &value, &error));
-    MUST(frond_txn_get(txn, tree, bytes("2"), 1, FROND_NO_LOCK, FROND_NO_WAIT, &value, &error));
+    GIVES(BUSY, frond_txn_get(txn, tree, "1", 1, FROND_NO_LOCK, FROND_NO_WAIT, &value, &error));
+    GIVES(BUSY, frond_txn_get(txn, tree, "1", 1, FROND_NO_LOCK, FROND_SKIP_LOCKED, &value, &error));
+    MUST(frond_txn_get(txn, tree, "2", 1, FROND_NO_LOCK, FROND_NO_WAIT, &value, &error));
     GIVES(LATE, (frond_txn_set_lock_timeout(holder, 0, &error), put(holder, "2", "too late")));
     frond_buffer_free(&value);
     MUST(frond_txn_rollback(holder, &error));
@@ -190,13 +185,13 @@ static void cursors(void)
     frond_txn *txn = begin(FROND_SNAPSHOT, 0);
     frond_rows found;
     is_value(txn, "1", "old");
-    MUST(frond_put(tree, bytes("3"), 1, bytes("new"), 3, &error));
+    MUST(frond_put(tree, "3", 1, "new", 3, &error));
     frond_cursor *cursor = scan(txn, FROND_EXCLUSIVE, FROND_WAIT);
     GIVES(CONFLICT, frond_cursor_next(cursor, 10, &found, &error));
     CHECK(found.count == 0 && frond_txn_is_over(txn));
     frond_cursor_free(cursor);
     MUST(frond_txn_rollback(txn, &error));
-    MUST(frond_put(tree, bytes("3"), 1, bytes("old"), 3, &error));
+    MUST(frond_put(tree, "3", 1, "old", 3, &error));
 
     /* An error found on the way up does not affect the way down. */
     frond_txn *holder = begin(FROND_SNAPSHOT, 0);
@@ -239,15 +234,15 @@ static void sequences(void)
     uint64_t first = 0, second = 0;
     is_value(one, "1", "old");
     is_value(two, "1", "old");
-    MUST(frond_txn_put_autonomous(one, tree, bytes("1"), 1, bytes("11"), 2, &first, &error));
+    MUST(frond_txn_put_autonomous(one, tree, "1", 1, "11", 2, &first, &error));
     is_value(NULL, "1", "11");
-    MUST(frond_txn_put_autonomous(two, tree, bytes("1"), 1, bytes("12"), 2, &second, &error));
+    MUST(frond_txn_put_autonomous(two, tree, "1", 1, "12", 2, &second, &error));
     CHECK(first > 0 && second > first);
-    GIVES(FROND_NOT_FOUND, frond_txn_put_autonomous(one, tree, bytes("none"), 4, NULL, 0, NULL, &error));
+    GIVES(FROND_NOT_FOUND, frond_txn_put_autonomous(one, tree, "none", 4, NULL, 0, NULL, &error));
     MUST(put(one, "2", "own"));
-    GIVES(INVALID, frond_txn_put_autonomous(one, tree, bytes("2"), 1, NULL, 0, NULL, &error));
+    GIVES(INVALID, frond_txn_put_autonomous(one, tree, "2", 1, NULL, 0, NULL, &error));
     MUST(frond_txn_set_lock_timeout(two, 0, &error));
-    GIVES(LATE, frond_txn_put_autonomous(two, tree, bytes("2"), 1, NULL, 0, NULL, &error));
+    GIVES(LATE, frond_txn_put_autonomous(two, tree, "2", 1, NULL, 0, NULL, &error));
     CHECK(!frond_txn_is_over(one) && !frond_txn_is_over(two));
     MUST(frond_txn_rollback(one, &error));
     MUST(frond_txn_rollback(two, &error));
@@ -255,11 +250,11 @@ static void sequences(void)
 
     one = begin(FROND_SNAPSHOT, 0);
     is_value(one, "1", "12");
-    MUST(frond_txn_put_autonomous(one, tree, bytes("1"), 1, bytes("13"), 2, NULL, &error));
+    MUST(frond_txn_put_autonomous(one, tree, "1", 1, "13", 2, NULL, &error));
     is_value(one, "1", "12");
     GIVES(CONFLICT, put(one, "1", "own"));
     MUST(frond_txn_rollback(one, &error));
-    MUST(frond_put(tree, bytes("1"), 1, bytes("old"), 3, &error));
+    MUST(frond_put(tree, "1", 1, "old", 3, &error));
 }
 
 static void ranges(void)
@@ -272,9 +267,9 @@ static void ranges(void)
     is_value(txn, "3", NULL);
     MUST(frond_txn_rollback_to(txn, point, &error));
     is_value(txn, "3", "old");
-    MUST(frond_txn_delete_range(txn, tree, bytes("2"), 1, bytes("4"), 1, &gone, &error));
+    MUST(frond_txn_delete_range(txn, tree, "2", 1, "4", 1, &gone, &error));
     CHECK(gone == 2);
-    GIVES(INVALID, frond_txn_delete_range(txn, tree, bytes("4"), 1, bytes("2"), 1, &gone, &error));
+    GIVES(INVALID, frond_txn_delete_range(txn, tree, "4", 1, "2", 1, &gone, &error));
     GIVES(INVALID, frond_txn_delete_range(txn, tree, NULL, 3, NULL, 0, &gone, &error));
     CHECK(gone == 2);
     /* No other transaction can insert into a gap of the range. */
@@ -295,20 +290,20 @@ static void statements(void)
     MUST(frond_txn_begin_statement(txn, &error));
     is_value(txn, "1", "old");
     MUST(put(txn, "2", "own"));
-    MUST(frond_put(tree, bytes("1"), 1, bytes("new"), 3, &error));
+    MUST(frond_put(tree, "1", 1, "new", 3, &error));
     is_value(txn, "1", "old");
     MUST(frond_txn_end_statement(txn, &error));
     is_value(txn, "1", "new");
     MUST(frond_txn_rollback_statement(txn, &error));
     is_value(txn, "2", "old");
     MUST(frond_txn_commit(txn, NULL, &error));
-    MUST(frond_put(tree, bytes("1"), 1, bytes("old"), 3, &error));
+    MUST(frond_put(tree, "1", 1, "old", 3, &error));
 }
 
 static void *apply_earlier(void *given)
 {
     frond_error failed;
-    int got = frond_txn_put(given, tree, bytes("1"), 1, bytes("earlier"), 7, &failed);
+    int got = frond_txn_put(given, tree, "1", 1, "earlier", 7, &failed);
     return got == FROND_OK ? given : NULL;
 }
 
@@ -334,7 +329,7 @@ static void appliers(void)
     CHECK(hears.killed > 0);
     MUST(frond_txn_commit(earlier, NULL, &error));
     is_value(NULL, "1", "earlier");
-    MUST(frond_put(tree, bytes("1"), 1, bytes("old"), 3, &error));
+    MUST(frond_put(tree, "1", 1, "old", 3, &error));
 
     /* If the order of two transactions is settled, gap locks do not conflict. */
     for (int orders = 0; orders < 2; orders++) {
@@ -357,16 +352,16 @@ static void appliers(void)
 static void fold(const char *operand)
 {
     frond_txn *txn = begin(FROND_SNAPSHOT, 0);
-    MUST(frond_txn_merge(txn, tree, bytes("word"), 4, 64, bytes(operand), strlen(operand), &error));
+    MUST(frond_txn_merge(txn, tree, "word", 4, 64, operand, strlen(operand), &error));
     MUST(frond_txn_commit(txn, NULL, &error));
 }
 
 static void operators(void)
 {
     frond_txn *txn = begin(FROND_SNAPSHOT, 0);
-    MUST(frond_txn_merge(txn, tree, bytes("word"), 4, 64, bytes("ab"), 2, &error));
-    MUST(frond_txn_merge(txn, tree, bytes("word"), 4, 64, NULL, 0, &error));
-    MUST(frond_txn_merge(txn, tree, bytes("word"), 4, 64, bytes("cd"), 2, &error));
+    MUST(frond_txn_merge(txn, tree, "word", 4, 64, "ab", 2, &error));
+    MUST(frond_txn_merge(txn, tree, "word", 4, 64, NULL, 0, &error));
+    MUST(frond_txn_merge(txn, tree, "word", 4, 64, "cd", 2, &error));
     is_value(txn, "word", "cd");
     MUST(frond_txn_commit(txn, NULL, &error));
     fold("abc");
@@ -374,7 +369,7 @@ static void operators(void)
     is_value(NULL, "word", "abc");
     MUST(frond_checkpoint(db, &error));
     is_value(NULL, "word", "abc");
-    MUST(frond_delete(tree, bytes("word"), 4, &error));
+    MUST(frond_delete(tree, "word", 4, &error));
     fold("");
     is_value(NULL, "word", "");
 }

@@ -21,11 +21,6 @@ static id_key key_of(uint64_t id)
     return key;
 }
 
-static const uint8_t *bytes(const char *text)
-{
-    return (const uint8_t *)text;
-}
-
 static frond_txn *begin(int isolation)
 {
     frond_txn_options options;
@@ -58,7 +53,7 @@ static void make_row(row *made, uint64_t id, const char *name, int64_t balance)
     memcpy(made->value, &balance, 8);
     memcpy(made->value + 8, name, length);
     frond_entry own = {rows, made->key.bytes, 8, made->value, 8 + length, true, false};
-    frond_entry indexed = {by_name, bytes(name), length, made->key.bytes, 8, true, false};
+    frond_entry indexed = {by_name, name, length, made->key.bytes, 8, true, false};
     made->entries[0] = own;
     made->entries[1] = indexed;
 }
@@ -149,7 +144,7 @@ static void replace(uint64_t id, const char *name, int64_t balance)
     frond_buffer whose = {0};
     while (insert(txn, id, name, balance, &whose) == 1) {
         frond_entry old[2] = {{rows, whose.data, 8, NULL, 0, true, false},
-                              {by_name, bytes(name), strlen(name), NULL, 0, true, false}};
+                              {by_name, name, strlen(name), NULL, 0, true, false}};
         MUST(frond_txn_delete_row(txn, old, 2, &error));
         frond_buffer_free(&whose);
     }
@@ -331,7 +326,7 @@ static void build_online(uint64_t many)
     commit(txn);
     MUST(frond_index_build_lock(build, -1, &error));
     txn = begin(FROND_READ_COMMITTED);
-    GIVES(1101, frond_txn_put(txn, table, bytes("late"), 4, NULL, 0, &error));
+    GIVES(1101, frond_txn_put(txn, table, "late", 4, NULL, 0, &error));
     CHECK(follow(build) == 10);
     MUST(frond_index_build_publish(build, NULL, NULL, &index, &error));
     MUST(frond_txn_rollback(txn, &error));
@@ -356,11 +351,11 @@ static void statement_rolls_back(uint64_t many)
     id_key key = key_of(0);
     MUST(frond_tree_create(db, "many", NULL, &tree, &error));
     frond_txn *txn = begin(FROND_READ_COMMITTED);
-    MUST(frond_txn_put(txn, tree, bytes("before"), 6, NULL, 0, &error));
+    MUST(frond_txn_put(txn, tree, "before", 6, NULL, 0, &error));
     MUST(frond_txn_begin_statement(txn, &error));
     for (uint64_t id = 0; id < many; id++) {
         key = key_of(id);
-        MUST(frond_txn_insert(txn, tree, key.bytes, 8, bytes("row"), 3, &error));
+        MUST(frond_txn_insert(txn, tree, key.bytes, 8, "row", 3, &error));
     }
     key = key_of(many / 2);
     GIVES(ROW_EXISTS, frond_txn_insert(txn, tree, key.bytes, 8, NULL, 0, &error));
@@ -441,10 +436,10 @@ static void two_phases(const char *path)
     uint64_t one, two;
     frond_txn *txn = begin(FROND_REPEATABLE_READ);
     MUST(insert_row(txn, 71, "xa one", 1));
-    MUST(frond_txn_prepare(txn, bytes("xa1"), 3, FROND_SYNC, &first, &error));
+    MUST(frond_txn_prepare(txn, "xa1", 3, FROND_SYNC, &first, &error));
     txn = begin(FROND_REPEATABLE_READ);
     MUST(insert_row(txn, 72, "xa two", 2));
-    MUST(frond_txn_prepare(txn, bytes("xa2"), 3, FROND_LAZY, &second, &error));
+    MUST(frond_txn_prepare(txn, "xa2", 3, FROND_LAZY, &second, &error));
     MUST(frond_prepared_commit_ordered(second, &two, &error));
     MUST(frond_prepared_commit_ordered(first, &one, &error));
     CHECK(one == two + 1);
@@ -456,8 +451,8 @@ static void two_phases(const char *path)
         row[7] = name;
         txn = begin(FROND_REPEATABLE_READ);
         MUST(insert_row(txn, 70 + (uint64_t)(name - '0'), row, 9));
-        MUST(frond_txn_prepare(txn, bytes(xid), 3, FROND_SYNC, &first, &error));
-        GIVES(XID_BUSY, frond_prepared_attach(db, bytes(xid), 3, &second, &error));
+        MUST(frond_txn_prepare(txn, xid, 3, FROND_SYNC, &first, &error));
+        GIVES(XID_BUSY, frond_prepared_attach(db, xid, 3, &second, &error));
         CHECK(second == NULL);
         frond_prepared_detach(first);
     }
@@ -471,11 +466,11 @@ static void two_phases(const char *path)
     txn = begin(FROND_READ_COMMITTED);
     GIVES(1101, insert_row(txn, 80, "xa row 3", 1));
     MUST(frond_txn_rollback(txn, &error));
-    MUST(frond_prepared_attach(db, bytes("xa3"), 3, &first, &error));
+    MUST(frond_prepared_attach(db, "xa3", 3, &first, &error));
     MUST(frond_prepared_commit(first, FROND_SYNC, &error));
-    MUST(frond_prepared_attach(db, bytes("xa4"), 3, &first, &error));
+    MUST(frond_prepared_attach(db, "xa4", 3, &first, &error));
     MUST(frond_prepared_rollback(first, &error));
-    GIVES(NO_SUCH_XID, frond_prepared_attach(db, bytes("xa4"), 3, &first, &error));
+    GIVES(NO_SUCH_XID, frond_prepared_attach(db, "xa4", 3, &first, &error));
     CHECK(balance_of(73) == 9 && balance_of(74) == -1);
 }
 
@@ -539,9 +534,9 @@ static void misuse(const char *path)
     GIVES(1001, frond_tree_open(db, "\xff\xfe", &tree, &error));
     GIVES(1001, frond_tree_create(db, "", NULL, &tree, &error));
     GIVES(1005, frond_tree_create(db, "rows", NULL, &tree, &error));
-    GIVES(1001, frond_put(rows, NULL, 5, bytes("v"), 1, &error));
-    GIVES(1001, frond_put(NULL, bytes("k"), 1, bytes("v"), 1, &error));
-    GIVES(1001, frond_get(rows, bytes("k"), 1, NULL, &error));
+    GIVES(1001, frond_put(rows, NULL, 5, "v", 1, &error));
+    GIVES(1001, frond_put(NULL, "k", 1, "v", 1, &error));
+    GIVES(1001, frond_get(rows, "k", 1, NULL, &error));
     GIVES(FROND_NOT_FOUND, frond_get(rows, NULL, 0, &value, &error));
     GIVES(1001, frond_txn_begin(NULL, NULL, &txn, &error));
     GIVES(1001, frond_txn_commit(NULL, NULL, &error));
@@ -557,9 +552,9 @@ static void misuse(const char *path)
     GIVES(1001, frond_txn_rollback_to(txn, 1, &error));
     GIVES(1001, frond_txn_delete_row(txn, NULL, 3, &error));
     /* The key may lie in the buffer that receives the value. */
-    MUST(frond_txn_put(txn, rows, bytes("one"), 3, bytes("two"), 3, &error));
-    MUST(frond_txn_put(txn, rows, bytes("two"), 3, bytes("three"), 5, &error));
-    MUST(frond_txn_get(txn, rows, bytes("one"), 3, FROND_NO_LOCK, FROND_WAIT, &value, &error));
+    MUST(frond_txn_put(txn, rows, "one", 3, "two", 3, &error));
+    MUST(frond_txn_put(txn, rows, "two", 3, "three", 5, &error));
+    MUST(frond_txn_get(txn, rows, "one", 3, FROND_NO_LOCK, FROND_WAIT, &value, &error));
     MUST(frond_txn_get(txn, rows, value.data, value.length, FROND_NO_LOCK, FROND_WAIT, &value, &error));
     CHECK(value.length == 5 && memcmp(value.data, "three", 5) == 0);
     MUST(frond_txn_savepoint(txn, &number, &error));
@@ -598,7 +593,7 @@ int main(int argc, char **argv)
     open_store(argv[1]);
     frond_tree_options_init(&options);
     options.unique = true;
-    options.attributes = bytes("about it");
+    options.attributes = "about it";
     options.attributes_length = 8;
     MUST(frond_tree_create(db, "rows", &options, &rows, &error));
     MUST(frond_tree_create(db, "by_name", &options, &by_name, &error));

@@ -117,6 +117,9 @@ struct Args {
     /// Write pages with charts to this folder
     #[arg(long, value_name = "DIR")]
     html: Option<PathBuf>,
+    /// Write a chart of speed against size to this file
+    #[arg(long, value_name = "FILE.svg")]
+    chart: Option<PathBuf>,
 }
 
 impl Args {
@@ -230,10 +233,16 @@ fn run(args: &Args) -> Result<()> {
             fs::write(file, text)
                 .map_err(|error| Failure(format!("{}: {error}", file.display())))?;
         }
-        if let Some(out) = args.html.clone() {
-            let (run, workload) = (vec![found.uid], String::new());
-            let options = report::Options { out, run, chart: None, workload };
-            println!("{}", report::report(database, &options)?.display());
+        let drawn = |out: &Path, chart: Option<PathBuf>| {
+            let (out, run, workload) =
+                (out.to_owned(), vec![found.uid.clone()], args.workload.clone());
+            report::report(database, &report::Options { out, run, chart, workload })
+        };
+        if let Some(out) = &args.html {
+            println!("{}", drawn(out, None)?.display());
+        }
+        if let Some(file) = &args.chart {
+            println!("{}", drawn(Path::new(""), Some(file.clone()))?.display());
         }
     }
     ran.map(drop)

@@ -332,3 +332,30 @@ fn list_workload(name: &str, about: &str, params: &[Param]) {
         println!("      {}={defaults}  {}", param.name, param.what);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Command lines in documents are understood, and name suites and workloads that exist.
+    #[test]
+    fn documented_command_lines_are_understood() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let mut understood = 0;
+        for name in ["lab.md", "mariadb.md", "benchmarks.md"] {
+            let text = std::fs::read_to_string(docs.join(name)).expect(name);
+            let text = text.replace("\\\n", " ").replace("target/release/lab ", "lab ");
+            let fenced = text.split("```").skip(1).step_by(2).flat_map(str::lines);
+            for line in fenced.filter(|line| line.starts_with("lab ")) {
+                let words = line.split(" #").next().unwrap_or_default().split_whitespace();
+                let cli = Cli::try_parse_from(words);
+                let cli = cli.unwrap_or_else(|error| panic!("{name}: {line}: {error}"));
+                if let Command::Run(RunArgs { name, face, .. }) = cli.command {
+                    assert!(suites::find(&name).is_some() || has_workload(face, &name), "{line}");
+                }
+                understood += 1;
+            }
+        }
+        assert!(understood > 10, "{understood}");
+    }
+}

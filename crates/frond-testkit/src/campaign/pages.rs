@@ -179,7 +179,7 @@ fn break_page(
         }
     };
     db.close()?;
-    let verdict = check::store(DIR, CheckMode::Full, vfs.env(1))?;
+    let verdict = check::store_in(&vfs.env(1), DIR, CheckMode::Full)?;
     let harmed = decay == Decay::Bit && !(lost.is_empty() && damaged.is_empty());
     if harmed == verdict.is_clean() && (harmed || decay == Decay::Sector) {
         return fail(format!("{} rows lost, and the check says: {verdict}", lost.len()));

@@ -2,7 +2,7 @@
 //! changed since.
 //!
 //! A **full backup** is a directory that opens as a store. An **increment** is one file with the
-//! pages born since another backup. [`restore`] combines a full backup and its increments.
+//! pages born since another backup. A [`Backup`] is a full backup with its increments.
 //!
 //! ```text
 //! checkpoint → hold the newest slot's version → copy its pages, each verified → slots → log
@@ -30,7 +30,7 @@ mod tests;
 mod walk;
 
 pub use crate::types::{StoreId, VersionNumber};
-pub use restore::{restore, verify};
+pub use restore::{Backup, restore, verify};
 
 use std::{fmt, path::Path, time::Duration};
 
@@ -99,7 +99,13 @@ impl BackupId {
     /// # Errors
     /// `InvalidArgument` if the directory was opened for writing since: it is then a store of its
     /// own. `NotAStore`, damage, I/O errors.
-    pub fn read(path: impl AsRef<Path>, env: &Env) -> Result<Self> {
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        Self::read_in(&Env::real(), path)
+    }
+
+    /// Reads the id with the files of an environment.
+    #[doc(hidden)]
+    pub fn read_in(env: &Env, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if !holds_store(path, env) {
             return Ok(Increment::open(env, path)?.id());
@@ -154,14 +160,13 @@ impl Db {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let dir = dir.path();
     /// # let db = frond::Db::open(dir.join("store"), frond::Options::new())?;
-    /// use frond::internals::io::Env;
-    ///
     /// let tree = db.create_tree("t", Default::default())?;
     /// let full = db.backup(dir.join("sunday"))?;
     /// tree.put(b"k", b"v")?;
     /// let monday = db.backup_since(&full.id, dir.join("monday"))?;
     /// assert!(monday.seqno > full.seqno);
-    /// frond::backup::restore(dir.join("sunday"), &[dir.join("monday")], dir.join("again"), Env::real())?;
+    /// let backup = frond::backup::Backup::new(dir.join("sunday")).increment(dir.join("monday"));
+    /// backup.restore(dir.join("again"))?;
     /// let again = frond::Db::open(dir.join("again"), frond::Options::new())?;
     /// assert_eq!(again.open_tree("t")?.get(b"k")?.as_deref(), Some(&b"v"[..]));
     /// # again.close()?;
@@ -188,8 +193,8 @@ impl Db {
         Ok(BackupInfo::new(&superblock, copied))
     }
 
-    /// Writes a file that [`restore`](crate::backup::restore) combines with the backup `base` to the store
-    /// as it is now. Reads what was written since and the inner nodes above it; otherwise as
+    /// Writes a file that a [`Backup`] combines with the backup `base` to the store as it is now.
+    /// Reads what was written since and the inner nodes above it; otherwise as
     /// [`backup`](Self::backup).
     ///
     /// # Errors

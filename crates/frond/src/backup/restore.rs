@@ -5,7 +5,10 @@
 //! was, or an error. This holds even if a backup is damaged, or does not belong to the others
 //! although its name suggests so.
 
-use std::path::Path;
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     error::{Error, Result},
@@ -22,39 +25,120 @@ use super::{
     walk::{Copied, Pages, Put, Walk},
 };
 
-/// Makes a store from a full backup and increments, oldest first. The full backup is a directory
-/// made by [`Db::backup`](crate::Db::backup), or of a store that was closed cleanly; it is not
-/// changed. Reads and verifies every page that it writes.
+/// Makes a store from a full backup: a directory made by [`Db::backup`](crate::Db::backup), or of a
+/// store that was closed cleanly. The backup is not changed. Reads and verifies every page that it
+/// writes. [`Backup`] also restores increments.
+///
+/// ```
+/// # fn main() -> frond::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let db = frond::Db::open(dir.join("store"), frond::Options::new())?;
+/// db.backup(dir.join("copy"))?;
+/// frond::backup::restore(dir.join("copy"), dir.join("again"))?;
+/// # db.close()
+/// # }
+/// ```
 ///
 /// # Errors
-/// `WrongBase` if an increment does not continue what comes before it; `InvalidArgument` if the
-/// target exists, or if the full backup is a store that was not closed; damage of a backup; I/O
-/// errors. After an error there is no `target`.
-pub fn restore<P: AsRef<Path>>(
-    full: impl AsRef<Path>,
-    increments: &[P],
-    target: impl AsRef<Path>,
-    env: Env,
-) -> Result<BackupInfo> {
-    let chain = Chain::open(full.as_ref(), increments, &env)?;
-    let copied = Target::make(&env, target.as_ref(), &chain.superblock, |target| {
-        chain.walk(&mut |_, link, at, bytes| target.put(link, at, bytes))
-    })?;
-    chain.close(copied)
+/// As [`Backup::restore`].
+pub fn restore(backup: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<BackupInfo> {
+    Backup::new(backup).restore(target)
 }
 
 /// Reads and verifies everything that [`restore`] would write, and writes nothing.
 ///
 /// # Errors
-/// As [`restore`].
-pub fn verify<P: AsRef<Path>>(
-    full: impl AsRef<Path>,
-    increments: &[P],
+/// As [`Backup::verify`].
+pub fn verify(backup: impl AsRef<Path>) -> Result<BackupInfo> {
+    Backup::new(backup).verify()
+}
+
+/// A full backup and its increments, to be restored or verified.
+///
+/// ```
+/// # fn main() -> frond::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// # let db = frond::Db::open(dir.join("store"), frond::Options::new())?;
+/// use frond::backup::Backup;
+///
+/// let sunday = db.backup(dir.join("sunday"))?;
+/// let monday = db.backup_since(&sunday.id, dir.join("monday"))?;
+/// db.backup_since(&monday.id, dir.join("tuesday"))?;
+///
+/// let backup = Backup::new(dir.join("sunday"));
+/// let backup = backup.increment(dir.join("monday")).increment(dir.join("tuesday"));
+/// backup.verify()?;
+/// backup.restore(dir.join("again"))?;
+/// # db.close()
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Backup {
+    full: PathBuf,
+    increments: Vec<PathBuf>,
     env: Env,
-) -> Result<BackupInfo> {
-    let chain = Chain::open(full.as_ref(), increments, &env)?;
-    let copied = chain.walk(&mut |_, _, _, _| Ok(()))?;
-    chain.close(copied)
+}
+
+impl fmt::Debug for Backup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { full, increments, .. } = self;
+        f.debug_struct("Backup").field("full", full).field("increments", increments).finish()
+    }
+}
+
+impl Backup {
+    /// A full backup: a directory made by [`Db::backup`](crate::Db::backup), or of a store that was
+    /// closed cleanly.
+    pub fn new(full: impl AsRef<Path>) -> Self {
+        Self { full: full.as_ref().to_owned(), increments: Vec::new(), env: Env::real() }
+    }
+
+    /// Adds an increment, a file made by [`Db::backup_since`](crate::Db::backup_since). Increments
+    /// are added oldest first.
+    pub fn increment(self, file: impl AsRef<Path>) -> Self {
+        self.increments([file])
+    }
+
+    /// Adds several increments, oldest first.
+    pub fn increments(mut self, files: impl IntoIterator<Item = impl AsRef<Path>>) -> Self {
+        self.increments.extend(files.into_iter().map(|file| file.as_ref().to_owned()));
+        self
+    }
+
+    /// Replaces files, clock, randomness and threads.
+    #[doc(hidden)]
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = env;
+        self
+    }
+
+    /// Makes a store in the directory `target`, which must not exist. The backup is not changed.
+    /// Reads and verifies every page that it writes.
+    ///
+    /// # Errors
+    /// `WrongBase` if an increment does not continue what comes before it; `InvalidArgument` if the
+    /// target exists, or if the full backup is a store that was not closed; damage of a backup; I/O
+    /// errors. After an error there is no `target`.
+    pub fn restore(&self, target: impl AsRef<Path>) -> Result<BackupInfo> {
+        let chain = Chain::open(self)?;
+        let copied = Target::make(&self.env, target.as_ref(), &chain.superblock, |target| {
+            chain.walk(&mut |_, link, at, bytes| target.put(link, at, bytes))
+        })?;
+        chain.close(copied)
+    }
+
+    /// Reads and verifies everything that [`restore`](Self::restore) would write, and writes
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`restore`](Self::restore), except those of the target.
+    pub fn verify(&self) -> Result<BackupInfo> {
+        let chain = Chain::open(self)?;
+        let copied = chain.walk(&mut |_, _, _, _| Ok(()))?;
+        chain.close(copied)
+    }
 }
 
 /// A full backup with its increments, and the version to which they lead.
@@ -66,15 +150,15 @@ struct Chain {
 }
 
 impl Chain {
-    fn open<P: AsRef<Path>>(full: &Path, increments: &[P], env: &Env) -> Result<Self> {
+    fn open(Backup { full, increments, env }: &Backup) -> Result<Self> {
         let (base, store) = closed_slot(full, env)?;
         let mut overlay = Overlay { base: store.file().clone(), increments: Vec::new() };
         let mut superblock = base.alone();
         for path in increments {
-            let increment = Increment::open(env, path.as_ref())?;
+            let increment = Increment::open(env, path)?;
             let id = BackupId::of_slot(&superblock);
             if increment.base != id {
-                let (file, wanted) = (path.as_ref().to_owned(), increment.base.to_string());
+                let (file, wanted) = (path.clone(), increment.base.to_string());
                 return Err(Error::WrongBase { file, wanted, found: id.to_string() });
             }
             superblock = increment.superblock;

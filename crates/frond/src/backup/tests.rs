@@ -61,7 +61,7 @@ fn pages_are_kept_until_the_copy_ends() {
     .unwrap();
     drop(held);
     assert!(db.shared.engine.store.space().stats().kept < kept - 100_000, "of {kept}");
-    let report = crate::check::store("/full", CheckMode::Full, env.clone()).unwrap();
+    let report = crate::check::store_in(&env, "/full", CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{report}");
     let copy = open(&env, "/full");
     let found = copy.open_tree("t").unwrap().get(&7u32.to_be_bytes()).unwrap();
@@ -88,7 +88,8 @@ fn an_increment_includes_a_tree_that_was_loading_during_its_base() {
     let full = db.backup("/full").unwrap();
     assert!(load.finish().unwrap().rows == 10_000);
     db.backup_since(&full.id, "/increment").unwrap();
-    let restored = crate::backup::restore("/full", &["/increment"], "/again", env.clone()).unwrap();
+    let backup = Backup::new("/full").increment("/increment").env(env.clone());
+    let restored = backup.restore("/again").unwrap();
     assert!(restored.pages > 0);
     let again = open(&env, "/again");
     let tree = again.open_tree("loaded").unwrap();

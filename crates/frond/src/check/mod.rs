@@ -73,10 +73,19 @@ use version::VersionCheck;
 /// # Errors
 /// The reason why the check could not run: `Locked`, `NotAStore`, `TooNew`, I/O errors. Damage is
 /// not an error.
-pub fn store(dir: impl AsRef<Path>, mode: CheckMode, env: Env) -> Result<CheckReport> {
+pub fn store(dir: impl AsRef<Path>, mode: CheckMode) -> Result<CheckReport> {
+    store_in(&Env::real(), dir, mode)
+}
+
+/// Checks the closed store in `dir` with the files of an environment.
+///
+/// # Errors
+/// As [`store`](fn@store).
+#[doc(hidden)]
+pub fn store_in(env: &Env, dir: impl AsRef<Path>, mode: CheckMode) -> Result<CheckReport> {
     let dir = dir.as_ref();
     let mut report = CheckReport::new(mode);
-    let store = match store::examine(&env, dir) {
+    let store = match store::examine(env, dir) {
         Ok(store) => store,
         Err(error) if error.kind() == ErrorKind::Restore => {
             report.add(from_error(&error));
@@ -87,7 +96,7 @@ pub fn store(dir: impl AsRef<Path>, mode: CheckMode, env: Env) -> Result<CheckRe
     let slots = store.examine_slots();
     check_slots(&store, &slots, &mut report)?;
     let good = good_slots(&slots);
-    let view = LogView { env: &env, dir, store: &store, durable: None };
+    let view = LogView { env, dir, store: &store, durable: None };
     let mut scanned = ScannedRuns::default();
     let named = check_log(&view, &good, mode, &mut report, &mut scanned.blobs);
     check_versions(&store, &good, &named, &mut report, &mut scanned);

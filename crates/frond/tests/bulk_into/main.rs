@@ -10,10 +10,9 @@ use std::{collections::BTreeMap, thread, time::Duration};
 use frond::{
     Batch, Db, Duplicate, Error, ErrorKind, Interrupter, ReadOptions, RowLock, Snapshot, Tree,
     TreeOptions,
-    backup::restore,
+    backup::Backup,
     check::CheckMode,
     feed::Change,
-    internals::io::Env,
     layout::{Hint, Layout, NewPart, Part},
     load::BulkLoad,
     lock::TreeLock,
@@ -526,7 +525,7 @@ fn backups_contain_filled_trees() {
     db.close().unwrap();
     for (chain, count) in [(vec![at("loading")], 0), (vec![at("loading"), at("loaded")], 3001)] {
         let target = at(&format!("restored {count}"));
-        restore(at("full"), &chain, &target, Env::real()).unwrap();
+        Backup::new(at("full")).increments(&chain).restore(&target).unwrap();
         let db = Db::open(target, common::options()).unwrap();
         assert_eq!(rows_of(&db, "t").len(), count);
         assert_eq!(db.open_tree("t").unwrap().next_number(0).unwrap(), 10);

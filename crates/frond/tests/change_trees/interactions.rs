@@ -1,7 +1,7 @@
 //! Changes of trees together with what follows them: the change feed, backups, named snapshots,
 //! clones, tables.
 
-use frond::{Options, feed::Change, internals::io::Env};
+use frond::{Options, backup::Backup, feed::Change};
 
 use super::*;
 
@@ -181,7 +181,8 @@ fn backups_contain_changes_completely() {
     db.change_trees().drop_tree("a").drop_tree("d").truncate("e").commit().unwrap();
     db.checkpoint().unwrap();
     db.close().unwrap();
-    frond::backup::restore(at("full"), &[at("increment")], at("restored"), Env::real()).unwrap();
+    let backup = Backup::new(at("full")).increment(at("increment"));
+    backup.restore(at("restored")).unwrap();
     let db = Db::open(at("restored"), Options::new()).unwrap();
     assert_eq!(all(&db), expected);
     assert_eq!(rows_at(&db.snapshot(), &db.open_tree("d").unwrap()).len(), 2001);

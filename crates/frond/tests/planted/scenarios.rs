@@ -584,7 +584,8 @@ fn backups_contain_everything(seed: u64) {
     let rows = rows_of(&tree);
     db.close().unwrap();
     drop((tree, db));
-    frond::backup::restore("/full", &["/more"], "/again", vfs.env(seed)).unwrap();
+    let backup = frond::backup::Backup::new("/full").increment("/more").env(vfs.env(seed));
+    backup.restore("/again").unwrap();
     let db = Db::open("/again", options(&vfs, seed)).unwrap();
     assert!(rows_of(&db.open_tree("t").unwrap()) == rows, "the restored store");
     assert_clean(&db);

@@ -417,8 +417,7 @@ fn a_backup_contains_prepared_transactions() {
     let (file, restored) = (dir.path().join("backup"), dir.path().join("restored"));
     db.backup(&file).unwrap();
     std::fs::create_dir(&restored).unwrap();
-    let env = frond::internals::io::Env::real();
-    frond::backup::restore(&file, &[] as &[&Path], restored.join("store"), env).unwrap();
+    frond::backup::restore(&file, restored.join("store")).unwrap();
     let copy = open(&restored);
     assert_eq!(copy.recover_prepared().len(), 1);
     copy.commit_prepared(&xid("x")).unwrap();

@@ -298,10 +298,10 @@ fn backups_contain_long_values() {
     assert!((600 << 10..2 << 20).contains(&increment.bytes), "{increment:?}");
     drop(tree);
     db.close().unwrap();
-    let env = frond::internals::io::Env::real();
-    frond::backup::restore(at("full"), &[at("increment")], at("again"), env.clone()).unwrap();
+    let backup = frond::backup::Backup::new(at("full")).increment(at("increment"));
+    backup.restore(at("again")).unwrap();
     for (name, second) in [("full", &replaced), ("again", &new)] {
-        let report = frond::check::store(at(name), CheckMode::Full, env.clone()).unwrap();
+        let report = frond::check::store(at(name), CheckMode::Full).unwrap();
         assert!(report.is_clean() && report.checked.blobs == 2, "{name}: {report}");
         let db = Db::open(at(name), Options::new().read_only(true)).unwrap();
         let tree = db.open_tree("t").unwrap();
@@ -430,11 +430,7 @@ fn damage_in_a_long_value_is_an_error_of_that_value() {
     bytes[at] ^= 4;
     fs::write(&path, &bytes).unwrap();
 
-    let report = frond::check::store(
-        dir.path().join("store"),
-        CheckMode::Full,
-        frond::internals::io::Env::real(),
-    );
+    let report = frond::check::store(dir.path().join("store"), CheckMode::Full);
     let report = report.unwrap();
     let finding = report.findings.iter().find(|finding| finding.code == "checksum").unwrap();
     assert!((finding.offset..finding.offset + finding.bytes).contains(&(at as u64)), "{report}");

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use frond::{
     Batch, Db, Durability, Options, SizeClass, Tree, TreeOptions,
     check::{self, CheckMode},
-    internals::{io::Env, page::FEATURE_DICTIONARIES},
+    internals::page::FEATURE_DICTIONARIES,
 };
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -96,7 +96,7 @@ fn live(dir: &Path, size_class: SizeClass, model: &mut Rows) -> (Rows, u64) {
         _ => assert_eq!((under, columns.dictionary_bytes), (0, 0)),
     }
     db.close().unwrap();
-    let report = check::store(dir, CheckMode::Full, Env::real()).unwrap();
+    let report = check::store(dir, CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
     (found, columns.bytes)
 }

@@ -191,11 +191,7 @@ fn run_as(order: &Order, is_confined: bool) -> Result<CellResult> {
     let mut result = run_workload(workload.as_mut(), order, is_confined)?;
     result.memory_b = order.memory()?;
     if target(&order.target)? == TargetName::Frond && !measure::is_interrupted() {
-        match frond::check::store(
-            &order.dir,
-            frond::check::CheckMode::Full,
-            frond::internals::io::Env::real(),
-        ) {
+        match frond::check::store(&order.dir, frond::check::CheckMode::Full) {
             Ok(report) => result.verify("frond check", report.is_clean(), report.to_string()),
             // This check may not know the format of another commit.
             Err(error) if order.plugin.is_some() => {

@@ -63,26 +63,25 @@ struct Tick {
     text: String,
 }
 
-/// Draws the chart of this workload from the SQL run of the largest size, and of those the newest.
+/// Draws the chart of this workload: from a run in SQL if there is one, and of those the one of the
+/// largest size, and of those the newest.
 ///
 /// # Errors
 /// No run has the base and another target, each with a size and a rate.
 pub fn svg(results: &Results<'_>, groups: &[Group<'_>], workload: &str) -> Result<String> {
-    let fits = |group: &&Group<'_>| {
-        let key = &group.key;
-        key.face == "sql" && key.workload == workload && group.is_charted()
-    };
+    let fits = |group: &&Group<'_>| group.key.workload == workload && group.is_charted();
     let rank = |group: &Group<'_>| {
         let size =
             ["quick", "standard", "published"].iter().position(|size| *size == group.key.size);
-        (size, group.base().map(|base| base.run.began.clone()))
+        let began = group.base().map(|base| base.run.began.clone());
+        (group.key.face == "sql", size, began)
     };
     let mut of_workload: Vec<&Group<'_>> = groups.iter().filter(fits).collect();
     of_workload.sort_by_key(|group| std::cmp::Reverse(rank(group)));
     let found = of_workload.into_iter().find_map(|group| Some((group, places(group)?)));
     let (group, (step, places)) = found.ok_or_else(|| {
         Failure(format!(
-            "no chart of {workload}: there is no run of it, above size tiny, with rates and sizes of innodb and another target"
+            "no chart of {workload}: there is no run of it, above size tiny, with rates and sizes of the base (innodb; embedded: rocksdb) and another target"
         ))
     })?;
     render(results, group, &step, &places)
@@ -303,6 +302,24 @@ mod tests {
             fill(&mut lab, &[("innodb", 100.0, 200.0), ("frond", speed, 50.0)]);
         }
         assert!(picture(&lab)?.contains("frond: 3.00× the speed"));
+        Ok(())
+    }
+
+    #[test]
+    fn embedded_stores_are_drawn_if_there_is_no_run_in_sql() -> Result<()> {
+        let mut lab = Lab::new();
+        lab.run("e", "iibench", "standard", "lazy");
+        for (target, speed, row) in
+            [("null", 9000.0, 1.0), ("rocksdb", 50.0, 60.0), ("frond", 200.0, 30.0)]
+        {
+            lab.cell("embedded", "iibench", "", target, 1)
+                .metrics("load", &[("ops_s", speed), ("planned", 9.0), ("disk_b_row", row)]);
+        }
+        let svg = picture(&lab)?;
+        assert!(svg.contains("Against rocksdb: frond: 4.00× the speed, 0.50× the size."), "{svg}");
+        lab.run("s", "iibench", "quick", "safe");
+        fill(&mut lab, &[("innodb", 100.0, 200.0), ("frond", 300.0, 50.0)]);
+        assert!(picture(&lab)?.contains("Against innodb"));
         Ok(())
     }
 

@@ -66,7 +66,7 @@ pub struct Options {
     /// Runs to show (default: all, with the newest results of each target)
     #[arg(long, value_name = "UID", num_args = 1..)]
     pub run: Vec<String>,
-    /// Write one SVG chart instead of the pages: speed against size of a SQL workload
+    /// Write one SVG chart instead of the pages: speed against size of a workload
     #[arg(long, value_name = "FILE.svg")]
     pub chart: Option<PathBuf>,
     /// Workload shown by --chart

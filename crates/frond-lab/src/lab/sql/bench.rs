@@ -581,11 +581,7 @@ impl Bench {
             measured::size(&mut self.result.metrics, size_name, space, live);
         }
         if self.target.is_frond() && !measure::is_interrupted() {
-            match frond::check::store(
-                &files,
-                frond::check::CheckMode::Full,
-                frond::internals::io::Env::real(),
-            ) {
+            match frond::check::store(&files, frond::check::CheckMode::Full) {
                 Ok(report) => {
                     self.result.verify("frond check", report.is_clean(), report.to_string());
                 }

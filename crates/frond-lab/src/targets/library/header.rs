@@ -30,7 +30,9 @@ impl Header {
             code.push_str(before);
             rest = after.split_once("*/").map(|(_, behind)| behind.to_owned()).unwrap_or_default();
         }
-        Self(code + &rest)
+        // Bytes are `uint8_t *` to older commits and `void *` to newer ones: a caller passes the
+        // same pointer.
+        Self((code + &rest).replace("uint8_t *", "void *"))
     }
 
     /// Returns the declaration of a function, from its type to its last parameter, with normalized
@@ -124,7 +126,13 @@ mod tests {
     use super::*;
 
     const NEEDED: Needed<'static> = Needed {
-        functions: &["frond_open", "frond_tree_id", "frond_version", "frond_batch_new"],
+        functions: &[
+            "frond_open",
+            "frond_put",
+            "frond_tree_id",
+            "frond_version",
+            "frond_batch_new",
+        ],
         structs: &[("frond_options", Same::First(2)), ("frond_rows", Same::Whole)],
         constants: &["FROND_LAZY"],
     };
@@ -139,6 +147,7 @@ mod tests {
         assert!(NEEDED.check("1a2b3c4", OURS).is_ok());
         assert_eq!(refused("  uint64_t keep_log;\n", ""), Ok(()), "a later field");
         assert_eq!(refused("// Opens a tree.", "// Otherwise described."), Ok(()));
+        assert_eq!(refused("const void *key", "const uint8_t *key"), Ok(()));
         let failure = refused("frond_tree_id(", "frond_tree_number(").expect_err("it is missing");
         assert_eq!(failure, "commit 1a2b3c4 lacks in its C API: frond_tree_id");
         for (from, to, name) in [

@@ -281,7 +281,7 @@ fn commit(log: &Log, seqno: u64) {
 /// Writes a store with these violations, and checks it.
 fn check_lie(lie: &Lie) -> CheckReport {
     let (forge, _) = forge_store(lie);
-    super::store(DIR, CheckMode::Full, forge.env.clone()).unwrap()
+    super::store_in(&forge.env, DIR, CheckMode::Full).unwrap()
 }
 
 fn forge_store(lie: &Lie) -> (Forge, RootDirectory) {
@@ -477,7 +477,7 @@ fn an_older_slot_that_lost_a_page_is_reported() {
     let forge = Forge { env: forge.env, store, at, blobs: RefCell::default() };
     forge.publish(forge.store.counts_from().next(), &roots, old.log_synced);
     forge.store.release().unwrap();
-    let report = super::store(DIR, CheckMode::Full, forge.env.clone()).unwrap();
+    let report = super::store_in(&forge.env, DIR, CheckMode::Full).unwrap();
     assert!(report.names("not-kept"), "{report}");
 }
 
@@ -530,12 +530,12 @@ fn every_flipped_byte_of_a_reached_page_is_found() {
             let mut byte = [0];
             file.read_at(&mut byte, at).unwrap();
             file.write_at(&[byte[0] ^ 1 << (at % 8)], at).unwrap();
-            let report = super::store(DIR, CheckMode::Full, forge.env.clone()).unwrap();
+            let report = super::store_in(&forge.env, DIR, CheckMode::Full).unwrap();
             assert!(!report.findings.is_empty(), "byte {at} of the page at {start}");
             file.write_at(&byte, at).unwrap();
         }
     }
-    assert!(super::store(DIR, CheckMode::Full, forge.env.clone()).unwrap().findings.is_empty());
+    assert!(super::store_in(&forge.env, DIR, CheckMode::Full).unwrap().findings.is_empty());
 }
 
 /// Damage in one tree does not hide that of another.

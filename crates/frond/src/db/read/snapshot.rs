@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 pub(in crate::db) type TreesThen = Arc<BTreeMap<TreeId, TreeRecord>>;
 
 /// A consistent view of the store as of one commit, unchanged for its whole life, whatever is
-/// written meanwhile (Promise: P25). Cheap to clone. A long-lived snapshot costs the space of the
-/// pages changed since.
+/// written meanwhile (see docs/safety.md, P25). Cheap to clone. A long-lived snapshot costs the
+/// space of the pages changed since.
 pub struct Snapshot {
     pub(crate) engine: Arc<Engine>,
     /// `None` while the store is being opened.

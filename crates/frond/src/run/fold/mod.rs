@@ -45,7 +45,8 @@ pub const OPERATOR_NAME_BYTES_MAX: usize = bounds::OPERATOR_NAME_BYTES.default a
 /// Appends are combined up to this length: they only grow, and each fold copies them.
 const APPENDED_BYTES_MAX: usize = 4 << 10;
 
-/// A user's merge operator: it must be deterministic and associative, or trees diverge (Rule: I17).
+/// A user's merge operator. It must be deterministic and associative, or trees diverge (see
+/// docs/safety.md, I17).
 ///
 /// It runs in background threads on rows that were committed long before, where no caller could
 /// handle a failure, so it must not panic. A value keeps the first

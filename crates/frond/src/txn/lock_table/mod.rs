@@ -102,7 +102,7 @@ const RANGE_SHARDS: usize = if cfg!(shuttle) { 2 } else { 64 };
 /// Counters of trees that are locked as a whole, selected by tree.
 const STRONG: usize = if cfg!(shuttle) { 2 } else { 64 };
 
-/// Callbacks for lock waits and for choosing deadlock victims (Rule: I53).
+/// Callbacks for lock waits and for choosing deadlock victims (see docs/safety.md, I53).
 ///
 /// Each call is made by the thread that waits, or is about to. A callback must not call the store,
 /// except to interrupt the transactions that it is passed; those may have ended since. No lock is

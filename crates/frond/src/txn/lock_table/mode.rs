@@ -16,7 +16,8 @@ pub enum RowMode {
     Shared,
     /// Excludes all others.
     Exclusive,
-    /// Excludes all others, for changing the row: this lock is kept after `prepare` (Rule: I54).
+    /// Excludes all others, for changing the row: this lock is kept after `prepare` (see
+    /// docs/safety.md, I54).
     Write,
 }
 
