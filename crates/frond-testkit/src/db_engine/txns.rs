@@ -187,26 +187,14 @@ impl Open {
             }
             TxnOp::Lock(tree, key, locking) => {
                 let (tree, key) = (db.open_tree(tree)?, key.bytes());
-                let value = txn
-                    .get_with(
-                        &tree,
-                        &key,
-                        &ReadOptions::new().lock(locking.lock).if_locked(locking.if_locked),
-                    )
-                    .map(|row| row.into_value())?;
-                return Ok(Answer::Value(value));
+                let row = txn.get_with(&tree, &key, &that_locks(locking))?;
+                return Ok(Answer::Value(row.into_value()));
             }
             TxnOp::Look(tree, key, locking) => {
                 let (tree, key) = (db.open_tree(tree)?, key.bytes());
-                let value = txn
-                    .get_with(
-                        &tree,
-                        &key,
-                        &ReadOptions::new().lock(locking.lock).if_locked(locking.if_locked),
-                    )
-                    .map(|row| row.into_value())?;
+                let row = txn.get_with(&tree, &key, &that_locks(locking))?;
                 txn.unlock_last()?;
-                return Ok(Answer::Value(value));
+                return Ok(Answer::Value(row.into_value()));
             }
             TxnOp::ReadMany(tree, keys, locking) => {
                 return read_many(txn, &db.open_tree(tree)?, keys, *locking);
@@ -391,4 +379,14 @@ impl Clock for WaitPolicy {
     fn sleep(&self, time: Duration) {
         self.clock.sleep(time);
     }
+}
+
+/// Options of a read that ends with the row locked or with an error. Reads that pass over a locked
+/// row are `ReadMany` and scans.
+fn that_locks(locking: &Locking) -> ReadOptions<'static> {
+    let if_locked = match locking.if_locked {
+        IfLocked::Wait | IfLocked::SemiConsistent => IfLocked::Wait,
+        IfLocked::NoWait | IfLocked::SkipLocked => IfLocked::NoWait,
+    };
+    ReadOptions::new().lock(locking.lock).if_locked(if_locked)
 }

@@ -107,7 +107,7 @@ impl Batch {
     }
 
     /// Sets the value of a key that must not exist: if it does, the whole commit fails with
-    /// [`Error::KeyExists`]. The check follows the batch's order: it is made against the newest
+    /// [`Error::DuplicateKey`]. The check follows the batch's order: it is made against the newest
     /// state of the store with the batch's earlier changes applied. So an insert after a delete of
     /// its key passes, an insert after a put is refused, and nothing later in the batch undoes a
     /// refusal. The tree must be `unique`; otherwise the commit fails with

@@ -140,7 +140,7 @@ impl Db {
     ///
     /// # Errors
     /// Nothing was done, and the batch is unchanged, after:
-    /// - `KeyExists` if the key of an insert exists ([`Batch::insert`]), `InvalidArgument` if its
+    /// - `DuplicateKey` if the key of an insert exists ([`Batch::insert`]), `InvalidArgument` if its
     ///   tree is not unique, or if the batch belongs to another store;
     /// - `NoSuchTree` if a tree of its rows was dropped, truncated or filled by a load since they
     ///   were put;

@@ -108,15 +108,7 @@ fn a_row_locked_by_another_is_read_as_last_committed() {
             // A call without a way to report that waits.
             let short = TxnOptions::new().lock_timeout(Some(Duration::ZERO));
             let short = store.db.begin(short.isolation(isolation)).unwrap();
-            let met = short
-                .get_with(
-                    tree,
-                    b"1",
-                    &ReadOptions::new()
-                        .lock(RowLock::Exclusive)
-                        .if_locked(IfLocked::SemiConsistent),
-                )
-                .map(|row| row.into_value());
+            let met = short.get_for_update(tree, b"1");
             assert!(matches!(met, Err(Error::LockTimeout { .. })));
             short.rollback();
             one.commit().unwrap();

@@ -129,7 +129,7 @@ impl TemporaryTree {
     /// Sets the value of a key that must not exist.
     ///
     /// # Errors
-    /// `RowExists`; as [`put`](Self::put).
+    /// `DuplicateKey`; as [`put`](Self::put).
     pub fn insert(&self, txn: &Txn, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         self.enroll(txn)?;

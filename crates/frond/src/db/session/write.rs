@@ -64,7 +64,7 @@ impl Txn {
     /// without a read.
     ///
     /// # Errors
-    /// `RowExists`: nothing was done except that the row is locked. As [`put`](Self::put).
+    /// `DuplicateKey`: nothing was done except that the row is locked. As [`put`](Self::put).
     pub fn insert(
         &self,
         tree: &Tree,

@@ -40,7 +40,7 @@ impl WriteSet {
     /// a batch; what is resolved already stays so.
     ///
     /// # Errors
-    /// `KeyExists` if the batch itself has made a row of the key before.
+    /// `Duplicate::InBatch` if the batch itself has made a row of the key before.
     pub fn settle_inserts(&mut self) -> Result<()> {
         if !self.has_inserts || self.ranges.is_empty() {
             return Ok(());
