@@ -181,8 +181,11 @@ mod tests {
             let inline = text.split('`').skip(1).step_by(2).filter(|code| !code.contains('\n'));
             let said = lines.chain(inline).filter(|line| line.starts_with("frond "));
             // Settings of the server, and attributes of trees.
-            let said = said.filter(|line| !line.starts_with("frond = ") && !path.ends_with("format.md"));
-            for line in said.filter(|line| cfg!(feature = "bench") || !line.starts_with("frond bench")) {
+            let said =
+                said.filter(|line| !line.starts_with("frond = ") && !path.ends_with("format.md"));
+            for line in
+                said.filter(|line| cfg!(feature = "bench") || !line.starts_with("frond bench"))
+            {
                 checked += 1;
                 wrong.extend(exists(line).err().map(|why| format!("{}: {why}", path.display())));
             }
@@ -191,7 +194,8 @@ mod tests {
         let command = super::Frond::command();
         for help in command.get_subcommands().filter_map(|command| command.get_after_help()) {
             let examples = help.to_string();
-            let examples = examples.lines().map(str::trim).filter(|line| line.starts_with("frond "));
+            let examples =
+                examples.lines().map(str::trim).filter(|line| line.starts_with("frond "));
             assert_eq!(examples.map(exists).find(Result::is_err), None);
         }
     }

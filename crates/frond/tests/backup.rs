@@ -204,10 +204,7 @@ fn unrelated_backups_are_refused() {
         refused(restore_in(&env, "/others", &[] as &[&str], existing));
     }
     // A store that is open, or was not closed, cannot be restored from.
-    assert!(matches!(
-        restore_in(&env, "/store", &["/a"], "/target"),
-        Err(Error::Locked { .. })
-    ));
+    assert!(matches!(restore_in(&env, "/store", &["/a"], "/target"), Err(Error::Locked { .. })));
     // A backup that was written to is a different store.
     tiny(&env, "/full").close().unwrap();
     assert!(matches!(BackupId::read_in(&env, "/full"), Err(Error::InvalidArgument(_))));

@@ -13,9 +13,7 @@ use std::{
     time::Duration,
 };
 
-use frond::{
-    Backup, Batch, BulkLoad, Change, CheckMode, Db, Error, Options, Tree, TreeOptions,
-};
+use frond::{Backup, Batch, BulkLoad, Change, CheckMode, Db, Error, Options, Tree, TreeOptions};
 
 /// Pieces of a few kilobytes: a few thousand rows make many pieces, and merges of merges.
 fn open(dir: &Path) -> Db {

@@ -198,7 +198,8 @@ pub fn run(args: &Args) -> Result<()> {
                 .map_err(|error| Failure(format!("{}: {error}", file.display())))?;
         }
         let drawn = |out: &Path, chart: Option<PathBuf>| {
-            let (out, run, workload) = (out.to_owned(), vec![found.uid.clone()], args.workload.clone());
+            let (out, run, workload) =
+                (out.to_owned(), vec![found.uid.clone()], args.workload.clone());
             report::report(database, &report::Options { out, run, chart, workload })
         };
         if let Some(out) = &args.html {

@@ -87,7 +87,8 @@ fn an_increment_includes_a_tree_that_was_loading_during_its_base() {
     let full = db.backup("/full").unwrap();
     assert!(load.finish().unwrap().rows == 10_000);
     db.backup_since(&full.id, "/increment").unwrap();
-    let restored = crate::restore("/full", &["/increment"], "/again", env.clone()).unwrap();
+    let restored =
+        Backup::new("/full").increment("/increment").env(env.clone()).restore("/again").unwrap();
     assert!(restored.pages > 0);
     let again = open(&env, "/again");
     let tree = again.open_tree("loaded").unwrap();

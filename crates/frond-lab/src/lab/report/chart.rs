@@ -69,9 +69,7 @@ struct Tick {
 /// # Errors
 /// No run has the base and another target, each with a size and a rate.
 pub fn svg(results: &Results<'_>, groups: &[Group<'_>], workload: &str) -> Result<String> {
-    let fits = |group: &&Group<'_>| {
-        group.key.workload == workload && group.is_charted()
-    };
+    let fits = |group: &&Group<'_>| group.key.workload == workload && group.is_charted();
     let rank = |group: &Group<'_>| {
         let size =
             ["quick", "standard", "published"].iter().position(|size| *size == group.key.size);
@@ -311,7 +309,9 @@ mod tests {
     fn embedded_stores_are_drawn_if_there_is_no_run_in_sql() -> Result<()> {
         let mut lab = Lab::new();
         lab.run("e", "iibench", "standard", "lazy");
-        for (target, speed, row) in [("null", 9000.0, 1.0), ("rocksdb", 50.0, 60.0), ("frond", 200.0, 30.0)] {
+        for (target, speed, row) in
+            [("null", 9000.0, 1.0), ("rocksdb", 50.0, 60.0), ("frond", 200.0, 30.0)]
+        {
             lab.cell("embedded", "iibench", "", target, 1)
                 .metrics("load", &[("ops_s", speed), ("planned", 9.0), ("disk_b_row", row)]);
         }

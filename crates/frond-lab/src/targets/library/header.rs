@@ -126,7 +126,13 @@ mod tests {
     use super::*;
 
     const NEEDED: Needed<'static> = Needed {
-        functions: &["frond_open", "frond_put", "frond_tree_id", "frond_version", "frond_batch_new"],
+        functions: &[
+            "frond_open",
+            "frond_put",
+            "frond_tree_id",
+            "frond_version",
+            "frond_batch_new",
+        ],
         structs: &[("frond_options", Same::First(2)), ("frond_rows", Same::Whole)],
         constants: &["FROND_LAZY"],
     };
