@@ -279,6 +279,28 @@ typedef struct frond_tree_change frond_tree_change;
 // cursors are released.
 typedef struct frond_txn frond_txn;
 
+// Identifies the version of a store that a backup contains; the next increment starts from it.
+typedef struct {
+  // Identifier of the store.
+  uint8_t store[16];
+  // The version.
+  uint64_t version;
+  // Checksum of its root directory, to distinguish two stores with a common origin.
+  uint64_t roots;
+} frond_backup_id;
+
+// The result of a backup or a restore.
+typedef struct {
+  // What it contains: pass it to frond_backup_since.
+  frond_backup_id id;
+  // The last commit in it.
+  uint64_t seqno;
+  // Number of pages copied.
+  uint64_t pages;
+  // Total length of these pages in bytes.
+  uint64_t bytes;
+} frond_backup_info;
+
 // Description of an error. A call takes a pointer to one, or null, and writes it only if it fails.
 typedef struct {
   // Number of the error code: 1107 is FRD-1107. docs/errors.md explains each code.
@@ -322,7 +344,7 @@ typedef struct {
   // Whether keys are mostly inserted with a check that they are absent.
   bool unique;
   // Bytes of the owner to store with the tree, up to 1 MiB; may be null.
-  const uint8_t *attributes;
+  const void *attributes;
   // Length of `attributes` in bytes.
   size_t attributes_length;
   // Layout of keys; null for none. If keys or values have a layout, rows are stored part by
@@ -422,7 +444,7 @@ typedef struct {
   frond_part part;
   // What existing values have in a new part, as it is stored in a value (a part with a length
   // prefix, with that).
-  const uint8_t *data;
+  const void *data;
   // Length of `data` in bytes.
   size_t length;
 } frond_new_part;
@@ -601,7 +623,7 @@ typedef void (*frond_prepared_line)(void *context,
 // A pointer to bytes that are stored elsewhere.
 typedef struct {
   // The first byte; null means that there is no value, not even an empty one.
-  const uint8_t *data;
+  const void *data;
   // Length in bytes.
   size_t length;
 } frond_bytes;
@@ -611,11 +633,11 @@ typedef struct {
   // The table's tree, or an index's.
   const frond_tree *tree;
   // Key of the entry.
-  const uint8_t *key;
+  const void *key;
   // Length of the key in bytes.
   size_t key_length;
   // Value of the entry; may be null if it is empty.
-  const uint8_t *value;
+  const void *value;
   // Length of the value in bytes.
   size_t value_length;
   // Whether no other row may have the key.
@@ -651,7 +673,7 @@ typedef struct {
   // Whether the entry exists from now on; otherwise it is removed.
   bool has_new;
   // The key that the entry had.
-  const uint8_t *old;
+  const void *old;
   // Length of `old` in bytes.
   size_t old_length;
 } frond_change;
@@ -821,11 +843,11 @@ typedef struct {
   // The table's tree, or an index's.
   const frond_temporary *tree;
   // Key of the entry.
-  const uint8_t *key;
+  const void *key;
   // Length of the key in bytes.
   size_t key_length;
   // Value of the entry; may be null if it is empty.
-  const uint8_t *value;
+  const void *value;
   // Length of the value in bytes.
   size_t value_length;
   // Whether the key must not exist.
@@ -856,6 +878,46 @@ typedef void (*frond_number)(void *context, const char *name, uint64_t value);
 extern "C" {
 #endif // __cplusplus
 
+// Copies the store to the directory `path`, which must not exist, and which then is a store of its
+// own. Writers can go on meanwhile. `info` may be null.
+int32_t frond_backup(const frond_db *db,
+                     const char *path,
+                     frond_backup_info *info,
+                     frond_error *error);
+
+// Writes what has changed since the backup `base` to the new file `path`, an increment. Writers
+// can go on meanwhile. FRD-1012 if `base` is not of an earlier version of this store. `info` may
+// be null.
+int32_t frond_backup_since(const frond_db *db,
+                           const frond_backup_id *base,
+                           const char *path,
+                           frond_backup_info *info,
+                           frond_error *error);
+
+// Reads the identifier of a backup, the directory of a full one or the file of an increment, for
+// frond_backup_since. FRD-1001 if the directory has been opened for writing since.
+int32_t frond_backup_read_id(const char *path, frond_backup_id *id, frond_error *error);
+
+// Reads and verifies everything that frond_restore would write, and writes nothing. `increments`
+// are the paths of `count` increments, oldest first; null if `count` is 0. `info` may be null.
+int32_t frond_backup_verify(const char *backup,
+                            const char *const *increments,
+                            size_t count,
+                            frond_backup_info *info,
+                            frond_error *error);
+
+// Makes a store in the directory `target`, which must not exist, from a full backup and `count`
+// increments, oldest first. The backup is a directory that frond_backup made, or that of a store
+// that was closed cleanly; it is not changed. Every page is verified. FRD-1012 if an increment
+// does not continue what comes before it. After an error there is no `target`. `increments` is
+// null if `count` is 0. `info` may be null.
+int32_t frond_restore(const char *backup,
+                      const char *const *increments,
+                      size_t count,
+                      const char *target,
+                      frond_backup_info *info,
+                      frond_error *error);
+
 // Creates an empty batch.
 int32_t frond_batch_new(frond_batch **batch, frond_error *error);
 
@@ -865,16 +927,16 @@ void frond_batch_free(frond_batch *batch);
 // Adds a put to a batch: sets a value, whether the key exists or not.
 int32_t frond_batch_put(frond_batch *batch,
                         const frond_tree *tree,
-                        const uint8_t *key,
+                        const void *key,
                         size_t key_length,
-                        const uint8_t *value,
+                        const void *value,
                         size_t value_length,
                         frond_error *error);
 
 // Adds a delete to a batch: deletes a key, if it exists.
 int32_t frond_batch_delete(frond_batch *batch,
                            const frond_tree *tree,
-                           const uint8_t *key,
+                           const void *key,
                            size_t key_length,
                            frond_error *error);
 
@@ -882,9 +944,9 @@ int32_t frond_batch_delete(frond_batch *batch,
 // Costs the same however many keys there are.
 int32_t frond_batch_delete_range(frond_batch *batch,
                                  const frond_tree *tree,
-                                 const uint8_t *from,
+                                 const void *from,
                                  size_t from_length,
-                                 const uint8_t *to,
+                                 const void *to,
                                  size_t to_length,
                                  frond_error *error);
 
@@ -944,9 +1006,9 @@ int32_t frond_load_lock_timeout(frond_load *load, int64_t milliseconds, frond_er
 // Adds a row to a load. If a key comes more than once, the row put last stays, unless the tree is
 // unique: then this call, or frond_loads_finish, fails with FRD-1104.
 int32_t frond_load_put(frond_load *load,
-                       const uint8_t *key,
+                       const void *key,
                        size_t key_length,
-                       const uint8_t *value,
+                       const void *value,
                        size_t value_length,
                        frond_error *error);
 
@@ -1002,9 +1064,9 @@ int32_t frond_index_build_snapshot(frond_index_build *build,
 // has failed.
 int32_t frond_index_build_add(frond_index_build *build,
                               size_t index,
-                              const uint8_t *key,
+                              const void *key,
                               size_t key_length,
-                              const uint8_t *value,
+                              const void *value,
                               size_t value_length,
                               frond_error *error);
 
@@ -1030,11 +1092,11 @@ int32_t frond_index_build_next(frond_index_build *build,
 // several entries in one index.
 int32_t frond_index_build_change(frond_index_build *build,
                                  size_t index,
-                                 const uint8_t *old_key,
+                                 const void *old_key,
                                  size_t old_key_length,
-                                 const uint8_t *key,
+                                 const void *key,
                                  size_t key_length,
-                                 const uint8_t *value,
+                                 const void *value,
                                  size_t value_length,
                                  frond_error *error);
 
@@ -1080,10 +1142,7 @@ int32_t frond_index_build_progress(const frond_index_build *build,
 void frond_buffer_free(frond_buffer *buffer);
 
 // Copies bytes into a buffer. Meant for callbacks that return bytes (frond_fold).
-int32_t frond_buffer_set(frond_buffer *buffer,
-                         const uint8_t *data,
-                         size_t length,
-                         frond_error *error);
+int32_t frond_buffer_set(frond_buffer *buffer, const void *data, size_t length, frond_error *error);
 
 // Creates a progress for frond_check.
 int32_t frond_progress_new(frond_progress **progress, frond_error *error);
@@ -1208,7 +1267,7 @@ int32_t frond_change_clone(frond_tree_change *change,
 int32_t frond_change_attributes(frond_tree_change *change,
                                 uint32_t number,
                                 const char *name,
-                                const uint8_t *attributes,
+                                const void *attributes,
                                 size_t length,
                                 frond_error *error);
 
@@ -1264,9 +1323,9 @@ int32_t frond_tree_row_count(const frond_tree *tree,
 // opened, it uses the number of all rows. 0 rows only if none is committed so far; a transaction
 // may have written some, or may see some that were deleted since: use frond_txn_estimate there.
 int32_t frond_tree_estimate(const frond_tree *tree,
-                            const uint8_t *from,
+                            const void *from,
                             size_t from_length,
-                            const uint8_t *to,
+                            const void *to,
                             size_t to_length,
                             uint64_t *rows,
                             uint64_t *data_bytes,
@@ -1278,9 +1337,9 @@ int32_t frond_tree_estimate(const frond_tree *tree,
 // last.
 int32_t frond_txn_count(const frond_txn *txn,
                         const frond_tree *tree,
-                        const uint8_t *from,
+                        const void *from,
                         size_t from_length,
-                        const uint8_t *to,
+                        const void *to,
                         size_t to_length,
                         uint64_t *rows,
                         frond_error *error);
@@ -1290,9 +1349,9 @@ int32_t frond_txn_count(const frond_txn *txn,
 // locking read of the transaction would find one.
 int32_t frond_txn_estimate(const frond_txn *txn,
                            const frond_tree *tree,
-                           const uint8_t *from,
+                           const void *from,
                            size_t from_length,
-                           const uint8_t *to,
+                           const void *to,
                            size_t to_length,
                            uint64_t *rows,
                            uint64_t *data_bytes,
@@ -1329,9 +1388,9 @@ int32_t frond_tree_distinct_prefixes(const frond_tree *tree,
 // Opens a cursor over the keys from `from` up to, but not including, `to`, before its first row. A
 // null bound means from the first key, or to the last. It sees what is committed now.
 int32_t frond_scan(const frond_tree *tree,
-                   const uint8_t *from,
+                   const void *from,
                    size_t from_length,
-                   const uint8_t *to,
+                   const void *to,
                    size_t to_length,
                    frond_cursor **cursor,
                    frond_error *error);
@@ -1342,9 +1401,9 @@ int32_t frond_scan(const frond_tree *tree,
 // passes. Release the cursor before the transaction ends.
 int32_t frond_txn_scan(const frond_txn *txn,
                        const frond_tree *tree,
-                       const uint8_t *from,
+                       const void *from,
                        size_t from_length,
-                       const uint8_t *to,
+                       const void *to,
                        size_t to_length,
                        int32_t row_lock,
                        int32_t when_locked,
@@ -1354,9 +1413,9 @@ int32_t frond_txn_scan(const frond_txn *txn,
 // Opens a cursor like frond_txn_scan, with all options of a read. `with_last` has no effect here.
 int32_t frond_txn_read_range(const frond_txn *txn,
                              const frond_tree *tree,
-                             const uint8_t *from,
+                             const void *from,
                              size_t from_length,
-                             const uint8_t *to,
+                             const void *to,
                              size_t to_length,
                              const frond_read_options *options,
                              frond_cursor **cursor,
@@ -1413,16 +1472,16 @@ int32_t frond_cursor_is_current(const frond_cursor *cursor,
 // locks is as before; this costs less than another cursor. FRD-1001 for a cursor that belongs to
 // no transaction.
 int32_t frond_cursor_range(frond_cursor *cursor,
-                           const uint8_t *from,
+                           const void *from,
                            size_t from_length,
-                           const uint8_t *to,
+                           const void *to,
                            size_t to_length,
                            frond_error *error);
 
 // Moves the cursor to a key: the next row is the first at or above it, the previous one the last
 // below it.
 int32_t frond_cursor_seek(frond_cursor *cursor,
-                          const uint8_t *key,
+                          const void *key,
                           size_t key_length,
                           frond_error *error);
 
@@ -1447,7 +1506,7 @@ int32_t frond_tree_change_layout(const frond_db *db,
                                  const char *name,
                                  const frond_new_part *parts,
                                  size_t count,
-                                 const uint8_t *attributes,
+                                 const void *attributes,
                                  size_t attributes_length,
                                  frond_tree **tree,
                                  frond_error *error);
@@ -1503,7 +1562,7 @@ int32_t frond_txn_each_lock(const frond_txn *txn,
 // Computes the hash that stands for a key of a tree in `key_hash` of frond_locked: 16 bytes,
 // written to `hash`.
 int32_t frond_tree_key_hash(const frond_tree *tree,
-                            const uint8_t *key,
+                            const void *key,
                             size_t key_length,
                             uint8_t *hash,
                             frond_error *error);
@@ -1517,7 +1576,7 @@ int32_t frond_tree_key_hash(const frond_tree *tree,
 // FRD-3203 (and FRD-3202 after it): the store has stopped; open it again and check whether the
 // transaction is prepared.
 int32_t frond_txn_prepare(frond_txn *txn,
-                          const uint8_t *xid_data,
+                          const void *xid_data,
                           size_t xid_length,
                           int32_t level,
                           frond_prepared **prepared,
@@ -1526,7 +1585,7 @@ int32_t frond_txn_prepare(frond_txn *txn,
 // Attaches a detached prepared transaction to this session: FRD-1110 if there is none with this
 // name, FRD-1112 if it is attached to another session.
 int32_t frond_prepared_attach(const frond_db *db,
-                              const uint8_t *xid_data,
+                              const void *xid_data,
                               size_t xid_length,
                               frond_prepared **prepared,
                               frond_error *error);
@@ -1583,7 +1642,7 @@ void frond_projection_free(frond_projection *projection);
 // FROND_NOT_FOUND if there is no such key; FRD-1001 if the value does not fit the layout of its
 // tree.
 int32_t frond_get_projected(const frond_tree *tree,
-                            const uint8_t *key,
+                            const void *key,
                             size_t key_length,
                             const frond_projection *projection,
                             frond_buffer *value,
@@ -1592,7 +1651,7 @@ int32_t frond_get_projected(const frond_tree *tree,
 // Reads parts of a value at a snapshot, like frond_get_projected.
 int32_t frond_snapshot_get_projected(const frond_snapshot *snapshot,
                                      const frond_tree *tree,
-                                     const uint8_t *key,
+                                     const void *key,
                                      size_t key_length,
                                      const frond_projection *projection,
                                      frond_buffer *value,
@@ -1602,7 +1661,7 @@ int32_t frond_snapshot_get_projected(const frond_snapshot *snapshot,
 // except at FROND_SERIALIZABLE.
 int32_t frond_txn_get_projected(const frond_txn *txn,
                                 const frond_tree *tree,
-                                const uint8_t *key,
+                                const void *key,
                                 size_t key_length,
                                 const frond_projection *projection,
                                 frond_buffer *value,
@@ -1624,7 +1683,7 @@ void frond_read_options_init(frond_read_options *options);
 // requested, this is false only where another transaction has it (FROND_SEMI_CONSISTENT).
 int32_t frond_txn_read(const frond_txn *txn,
                        const frond_tree *tree,
-                       const uint8_t *key,
+                       const void *key,
                        size_t key_length,
                        const frond_read_options *options,
                        frond_buffer *value,
@@ -1730,10 +1789,10 @@ int32_t frond_snapshot_tree_open(const frond_snapshot *snapshot,
 // memory.
 int32_t frond_snapshot_get_at(const frond_snapshot *snapshot,
                               const frond_tree *tree,
-                              const uint8_t *key,
+                              const void *key,
                               size_t key_length,
                               size_t from,
-                              uint8_t *out,
+                              void *out,
                               size_t length,
                               size_t *count,
                               frond_error *error);
@@ -1748,7 +1807,7 @@ uint64_t frond_snapshot_seqno(const frond_snapshot *snapshot);
 // there was no such tree.
 int32_t frond_snapshot_get(const frond_snapshot *snapshot,
                            const frond_tree *tree,
-                           const uint8_t *key,
+                           const void *key,
                            size_t key_length,
                            frond_buffer *value,
                            frond_error *error);
@@ -1757,9 +1816,9 @@ int32_t frond_snapshot_get(const frond_snapshot *snapshot,
 // bound means from the first key, or to the last.
 int32_t frond_snapshot_scan(const frond_snapshot *snapshot,
                             const frond_tree *tree,
-                            const uint8_t *from,
+                            const void *from,
                             size_t from_length,
-                            const uint8_t *to,
+                            const void *to,
                             size_t to_length,
                             frond_cursor **cursor,
                             frond_error *error);
@@ -1816,10 +1875,17 @@ int32_t frond_close(frond_db *db, frond_error *error);
 // system.
 int32_t frond_checkpoint(const frond_db *db, frond_error *error);
 
-// Copies the store to the directory `path`, which must not exist. Writers can go on meanwhile.
-int32_t frond_backup(const frond_db *db, const char *path, frond_error *error);
+// Opens a tree, or creates it with these options if there is none of that name. FRD-1001 if the
+// tree exists with other layouts, or is unique where the options are not, or the other way round.
+// `options` may be null.
+int32_t frond_tree_ensure(const frond_db *db,
+                          const char *name,
+                          const frond_tree_options *options,
+                          frond_tree **tree,
+                          frond_error *error);
 
-// Creates a tree, which is synced when this returns. `options` may be null.
+// Creates a tree, which is synced when this returns; FRD-1005 if there is one of that name.
+// `options` may be null.
 int32_t frond_tree_create(const frond_db *db,
                           const char *name,
                           const frond_tree_options *options,
@@ -1886,32 +1952,32 @@ void frond_temporary_free(frond_temporary *tree);
 // Sets a value as part of a transaction, whose savepoints, statement and rollback undo it.
 int32_t frond_temporary_put(const frond_txn *txn,
                             const frond_temporary *tree,
-                            const uint8_t *key,
+                            const void *key,
                             size_t key_length,
-                            const uint8_t *value,
+                            const void *value,
                             size_t value_length,
                             frond_error *error);
 
 // Sets the value of a key that must not exist; FRD-1108 if it does.
 int32_t frond_temporary_insert(const frond_txn *txn,
                                const frond_temporary *tree,
-                               const uint8_t *key,
+                               const void *key,
                                size_t key_length,
-                               const uint8_t *value,
+                               const void *value,
                                size_t value_length,
                                frond_error *error);
 
 // Deletes a key, if it exists.
 int32_t frond_temporary_delete(const frond_txn *txn,
                                const frond_temporary *tree,
-                               const uint8_t *key,
+                               const void *key,
                                size_t key_length,
                                frond_error *error);
 
 // Reads the value of a key, as written last, into `value`. FROND_NOT_FOUND if there is no such
 // key.
 int32_t frond_temporary_get(const frond_temporary *tree,
-                            const uint8_t *key,
+                            const void *key,
                             size_t key_length,
                             frond_buffer *value,
                             frond_error *error);
@@ -1920,9 +1986,9 @@ int32_t frond_temporary_get(const frond_temporary *tree,
 // within a statement of the transaction that writes the tree, as they were when the statement
 // started. A null bound means from the first key, or to the last.
 int32_t frond_temporary_scan(const frond_temporary *tree,
-                             const uint8_t *from,
+                             const void *from,
                              size_t from_length,
-                             const uint8_t *to,
+                             const void *to,
                              size_t to_length,
                              frond_cursor **cursor,
                              frond_error *error);
@@ -1972,9 +2038,9 @@ int32_t frond_temporary_row_count(const frond_temporary *tree,
 // they take; 0 rows only if there are none. A null bound means from the first key, or to the last.
 // `data_bytes` may be null.
 int32_t frond_temporary_estimate(const frond_temporary *tree,
-                                 const uint8_t *from,
+                                 const void *from,
                                  size_t from_length,
-                                 const uint8_t *to,
+                                 const void *to,
                                  size_t to_length,
                                  uint64_t *rows,
                                  uint64_t *data_bytes,
@@ -1982,7 +2048,7 @@ int32_t frond_temporary_estimate(const frond_temporary *tree,
 
 // Reads the value of a key into `value`. FROND_NOT_FOUND if there is no such key.
 int32_t frond_get(const frond_tree *tree,
-                  const uint8_t *key,
+                  const void *key,
                   size_t key_length,
                   frond_buffer *value,
                   frond_error *error);
@@ -1991,15 +2057,15 @@ int32_t frond_get(const frond_tree *tree,
 // transactions that have locked the row, those of its own session included, for at most ten
 // seconds. Within a transaction, use frond_txn_put_autonomous to set the numbers of sequences.
 int32_t frond_put(const frond_tree *tree,
-                  const uint8_t *key,
+                  const void *key,
                   size_t key_length,
-                  const uint8_t *value,
+                  const void *value,
                   size_t value_length,
                   frond_error *error);
 
 // Deletes a key, if it exists, at the store's durability.
 int32_t frond_delete(const frond_tree *tree,
-                     const uint8_t *key,
+                     const void *key,
                      size_t key_length,
                      frond_error *error);
 
@@ -2048,7 +2114,7 @@ int32_t frond_txn_set_lock_timeout(const frond_txn *txn,
 // At FROND_SERIALIZABLE, FROND_NO_LOCK means FROND_SHARED.
 int32_t frond_txn_get(const frond_txn *txn,
                       const frond_tree *tree,
-                      const uint8_t *key,
+                      const void *key,
                       size_t key_length,
                       int32_t row_lock,
                       int32_t when_locked,
@@ -2058,18 +2124,18 @@ int32_t frond_txn_get(const frond_txn *txn,
 // Sets a value, whether the key exists or not. The row is locked until the transaction ends.
 int32_t frond_txn_put(const frond_txn *txn,
                       const frond_tree *tree,
-                      const uint8_t *key,
+                      const void *key,
                       size_t key_length,
-                      const uint8_t *value,
+                      const void *value,
                       size_t value_length,
                       frond_error *error);
 
 // Sets the value of a key that must not exist. FRD-1108 if it does; the transaction goes on.
 int32_t frond_txn_insert(const frond_txn *txn,
                          const frond_tree *tree,
-                         const uint8_t *key,
+                         const void *key,
                          size_t key_length,
-                         const uint8_t *value,
+                         const void *value,
                          size_t value_length,
                          frond_error *error);
 
@@ -2078,16 +2144,16 @@ int32_t frond_txn_insert(const frond_txn *txn,
 // older value back.
 int32_t frond_txn_put_absent(const frond_txn *txn,
                              const frond_tree *tree,
-                             const uint8_t *key,
+                             const void *key,
                              size_t key_length,
-                             const uint8_t *value,
+                             const void *value,
                              size_t value_length,
                              frond_error *error);
 
 // Deletes a key, if it exists.
 int32_t frond_txn_delete(const frond_txn *txn,
                          const frond_tree *tree,
-                         const uint8_t *key,
+                         const void *key,
                          size_t key_length,
                          frond_error *error);
 
@@ -2102,9 +2168,9 @@ int32_t frond_txn_delete(const frond_txn *txn,
 // frond_change_truncate.
 int32_t frond_txn_delete_range(const frond_txn *txn,
                                const frond_tree *tree,
-                               const uint8_t *from,
+                               const void *from,
                                size_t from_length,
-                               const uint8_t *to,
+                               const void *to,
                                size_t to_length,
                                uint64_t *rows,
                                frond_error *error);
@@ -2124,9 +2190,9 @@ int32_t frond_txn_delete_range(const frond_txn *txn,
 // the row itself, or is read-only: use another transaction then.
 int32_t frond_txn_put_autonomous(const frond_txn *txn,
                                  const frond_tree *tree,
-                                 const uint8_t *key,
+                                 const void *key,
                                  size_t key_length,
-                                 const uint8_t *value,
+                                 const void *value,
                                  size_t value_length,
                                  uint64_t *seqno,
                                  frond_error *error);
@@ -2135,10 +2201,10 @@ int32_t frond_txn_put_autonomous(const frond_txn *txn,
 // an operator of the program (frond_operator).
 int32_t frond_txn_merge(const frond_txn *txn,
                         const frond_tree *tree,
-                        const uint8_t *key,
+                        const void *key,
                         size_t key_length,
                         uint8_t operation,
-                        const uint8_t *operand,
+                        const void *operand,
                         size_t operand_length,
                         frond_error *error);
 

@@ -208,7 +208,7 @@ fn sweep(header: &str) -> String {
     let valid = |of: &str, name: &str| match (of.trim_end_matches('*'), of.matches('*').count()) {
         (base, 0) if is_callback(base) => format!("a_{base}"),
         (_, 0) => "1".to_owned(),
-        ("void", _) if ["context", "cookie"].contains(&name) => "NULL".to_owned(),
+        ("void", _) if ["context", "cookie", "then"].contains(&name) => "NULL".to_owned(),
         ("void", _) => "&a_uint8_t".to_owned(),
         ("char", 1) => "a_char".to_owned(),
         ("frond_error", _) => "&error".to_owned(),
