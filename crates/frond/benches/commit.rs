@@ -1,5 +1,5 @@
-//! Benchmark of the cost of a commit to the committing thread: `cargo bench -p frond-db --bench commit
-//! [ENTRIES]`.
+//! Benchmark of the cost of a commit to the committing thread: `cargo bench -p frond-db --bench
+//! commit [ENTRIES]`.
 //!
 //! Small commits of one row each, as a batch and as a transaction; reads of one row in a
 //! transaction, also by two threads concurrently. Then batches of random keys into a memtable that

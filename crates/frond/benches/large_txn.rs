@@ -1,5 +1,5 @@
-//! Benchmark of transactions many times larger than memory: `cargo bench -p frond-db --bench large_txn
-//! [MIB] [TIMES]`.
+//! Benchmark of transactions many times larger than memory: `cargo bench -p frond-db --bench
+//! large_txn [MIB] [TIMES]`.
 //!
 //! Rows of 120 bytes at random keys, TIMES (10) as many bytes as `cache_size` of MIB (64) MiB, in
 //! one transaction: the cost of a row as the transaction grows, the time of rollback and commit,

@@ -1,5 +1,5 @@
-//! Benchmark of rows with entries in three indexes, as a server inserts them: `cargo bench -p frond-db
-//! --bench rows [ROWS] [STATEMENT]`.
+//! Benchmark of rows with entries in three indexes, as a server inserts them: `cargo bench -p
+//! frond-db --bench rows [ROWS] [STATEMENT]`.
 //!
 //! ROWS (a million) rows in transactions of STATEMENT (1,000) rows each, in key order, with random
 //! keys in three non-unique indexes. Per row: the calls that write it, the commit, and all CPU time

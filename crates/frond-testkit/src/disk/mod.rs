@@ -1,9 +1,10 @@
 //! The simulated disk (docs/safety.md §4.2).
 //!
-//! [`SimVfs`] is a `frond::internals::io::Vfs`: files with a durable image of 4 KiB pages of 512-byte sectors,
-//! directories, and one journal of changes that no sync has made durable yet. It numbers and traces
-//! every call, injects faults, and can record the disk before every call that changes something
-//! ([`Point`]). [`crash_states`] then lists what a power failure could leave at such a point.
+//! [`SimVfs`] is a `frond::internals::io::Vfs`: files with a durable image of 4 KiB pages of
+//! 512-byte sectors, directories, and one journal of changes that no sync has made durable yet. It
+//! numbers and traces every call, injects faults, and can record the disk before every call that
+//! changes something ([`Point`]). [`crash_states`] then lists what a power failure could leave at
+//! such a point.
 //!
 //! Faults affect calls; the durable images always are what the medium would hold.
 

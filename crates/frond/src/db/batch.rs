@@ -20,8 +20,9 @@ use crate::{
 ///
 /// A batch is private until [`Db::commit`](crate::Db::commit), which empties it and keeps its
 /// memory for reuse. Adding a change costs a copy of key and value. A value longer than
-/// [`VALUE_INLINE_BYTES_MAX`](crate::types::VALUE_INLINE_BYTES_MAX) is written to the store's file at once
-/// and takes no memory here; its space is free again if the batch is dropped without a commit.
+/// [`VALUE_INLINE_BYTES_MAX`](crate::types::VALUE_INLINE_BYTES_MAX) is written to the store's file
+/// at once and takes no memory here; its space is free again if the batch is dropped without a
+/// commit.
 ///
 /// ```
 /// # fn main() -> frond::Result<()> {

@@ -140,8 +140,8 @@ impl Db {
     ///
     /// # Errors
     /// Nothing was done, and the batch is unchanged, after:
-    /// - `DuplicateKey` if the key of an insert exists ([`Batch::insert`]), `InvalidArgument` if its
-    ///   tree is not unique, or if the batch belongs to another store;
+    /// - `DuplicateKey` if the key of an insert exists ([`Batch::insert`]), `InvalidArgument` if
+    ///   its tree is not unique, or if the batch belongs to another store;
     /// - `NoSuchTree` if a tree of its rows was dropped, truncated or filled by a load since they
     ///   were put;
     /// - `LockTimeout` if it waited too long for locks, `TooManyLocks` if there is no memory for

@@ -172,10 +172,10 @@ impl Db {
 
     /// Changes the layout of a tree's values without touching any of them: parts can be added,
     /// removed and reordered (see docs/safety.md, I49). Values must name the version of their
-    /// layout ([`Layout::versioned`](crate::layout::Layout::versioned)); `parts` lists what follows that
-    /// version from now on. Existing rows, also those of snapshots, are mapped when they are read,
-    /// and when the run that holds them is rewritten. Synced when this returns, together with new
-    /// `attributes` if any are given.
+    /// layout ([`Layout::versioned`](crate::layout::Layout::versioned)); `parts` lists what follows
+    /// that version from now on. Existing rows, also those of snapshots, are mapped when they are
+    /// read, and when the run that holds them is rewritten. Synced when this returns, together with
+    /// new `attributes` if any are given.
     ///
     /// The returned handle gives values in the new version; use it for writing them. Other handles
     /// keep their version until they meet a newer row; then they fail with `DefinitionChanged`, and

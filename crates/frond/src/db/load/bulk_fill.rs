@@ -70,9 +70,9 @@ impl Db {
     /// with the rows replaces it in one commit. Name, attributes, layouts, settings and counters
     /// ([`Tree::reserve`]) are the same, the number is another, as with
     /// [`TreesChange::truncate`](crate::db::TreesChange::truncate). From then on handles of the old
-    /// tree fail with `NoSuchTree`, [`BulkLoaded::tree`](crate::db::BulkLoaded::tree) is a handle of
-    /// the new one, and older snapshots fail with `DefinitionChanged` there. If no row was put, the
-    /// tree stays, and so do its handles.
+    /// tree fail with `NoSuchTree`, [`BulkLoaded::tree`](crate::db::BulkLoaded::tree) is a handle
+    /// of the new one, and older snapshots fail with `DefinitionChanged` there. If no row was put,
+    /// the tree stays, and so do its handles.
     ///
     /// `finish` waits for transactions that have rows of the tree or have locked it, prepared ones
     /// included ([`lock_timeout`](BulkLoad::lock_timeout)). A load belongs to no transaction, so it

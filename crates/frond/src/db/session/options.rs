@@ -90,7 +90,8 @@ pub struct TxnOptions {
     /// How long a call waits for locks, all of them together, before it fails with
     /// [`Error::LockTimeout`](crate::Error::LockTimeout); `None` means no limit.
     pub lock_timeout: Option<Duration>,
-    /// Identifies the transaction to the program's [`LockHooks`](crate::txn::lock_table::Hooks); 0 for none.
+    /// Identifies the transaction to the program's [`LockHooks`](crate::txn::lock_table::Hooks); 0
+    /// for none.
     pub tag: u64,
     /// When its commit is acknowledged; `None`: at the store's level.
     pub durability: Option<Durability>,

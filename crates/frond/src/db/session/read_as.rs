@@ -147,8 +147,8 @@ impl Txn {
     ///
     /// # Errors
     /// As [`get_for_update`](Self::get_for_update); `LockBusy` with [`IfLocked::NoWait`] if another
-    /// transaction holds the row: nothing was done; `InvalidArgument` if the value does not fit the layout
-    /// of its tree, or if the projection is for a tree with other layouts.
+    /// transaction holds the row: nothing was done; `InvalidArgument` if the value does not fit the
+    /// layout of its tree, or if the projection is for a tree with other layouts.
     pub fn get_with(
         &self,
         tree: &Tree,

@@ -89,7 +89,8 @@ struct Open<'k> {
 }
 
 impl Txn {
-    /// Reads many rows, like [`get_many_with`](Self::get_many_with), into rows whose memory is reused.
+    /// Reads many rows, like [`get_many_with`](Self::get_many_with), into rows whose memory is
+    /// reused.
     ///
     /// # Errors
     /// As [`get_many_with`](Self::get_many_with); then there are no rows.

@@ -51,8 +51,8 @@ const APPENDED_BYTES_MAX: usize = 4 << 10;
 /// It runs in background threads on rows that were committed long before, where no caller could
 /// handle a failure, so it must not panic. A value keeps the first
 /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes of what [`merge`](Self::merge) returns;
-/// operands whose combination would exceed [`OPERAND_BYTES_MAX`](crate::types::OPERAND_BYTES_MAX) are not
-/// combined.
+/// operands whose combination would exceed [`OPERAND_BYTES_MAX`](crate::types::OPERAND_BYTES_MAX)
+/// are not combined.
 pub trait MergeOperator: Send + Sync {
     /// The operator's name. The catalog stores the name with every tree that uses the operator, so
     /// that a store is never opened without it, or with another one under its number. 1 to 128

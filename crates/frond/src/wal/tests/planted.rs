@@ -1,8 +1,8 @@
 //! The planted bugs of this module, each caught by the test that claims it.
 //!
-//! Run: `cargo test -p frond-db --features planted-bugs --lib planted`. One is missing here: "sample
-//! the covered position after the sync" needs a writer concurrent with the syncer, which only the
-//! model checker schedules (`interleavings.rs`).
+//! Run: `cargo test -p frond-db --features planted-bugs --lib planted`. One is missing here:
+//! "sample the covered position after the sync" needs a writer concurrent with the syncer, which
+//! only the model checker schedules (`interleavings.rs`).
 
 use super::{crash, damage, full, guarantee, idle, open};
 use crate::plant;

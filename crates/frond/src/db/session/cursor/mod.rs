@@ -335,8 +335,8 @@ impl TxnCursor<'_> {
     /// says, or else as the scan's or the transaction's options say. The cursor stays where it is.
     ///
     /// # Errors
-    /// As [`Txn::get_with`]; `InvalidArgument` if the scan locks nothing, or has returned no row since
-    /// it was positioned.
+    /// As [`Txn::get_with`]; `InvalidArgument` if the scan locks nothing, or has returned no row
+    /// since it was positioned.
     pub fn relock(&mut self, wait: Option<Duration>) -> Result<Option<(&[u8], &[u8])>> {
         let Base::Locked(walk) = &self.base else {
             let why = "a scan that locks nothing locks nothing again";
