@@ -143,7 +143,7 @@ fn frond_open(path: &str, options: Option<&frond_options>, db: New<frond_db>) ->
         }
         // SAFETY: likewise.
         for given in unsafe { list(options.operators, options.operators_count, "operators") }? {
-            opened = opened.operator(given.number, Arc::new(operator(given)?))?;
+            opened = opened.operator(given.number, Arc::new(operator(given)?));
         }
     }
     db.give(frond_db(Db::open(path, opened)?))

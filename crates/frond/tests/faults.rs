@@ -1,6 +1,7 @@
 //! The n-th call fails; the device lies; the disk is full (docs/safety.md §4.2).
 
 use std::{
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -20,7 +21,7 @@ use frond_testkit::{
         OccupiedReport, fail_each_call, fill_and_reopen, fill_the_disk, forget_the_cache, hold,
         occupied_engine, open_occupied, with_growing_values,
     },
-    disk::{FaultKind, SimVfs},
+    disk::{Fault, FaultKind, SimVfs, When},
     effort,
     ops::{Op, Swarm, generate, parse_script},
 };
@@ -465,4 +466,28 @@ fn the_clock_never_affects_stored_rows() {
     assert_eq!((&wild.0, wild.1), (&calm.0, calm.1));
     // By the wild clock some operations took hours, which is its only effect (P14).
     assert!(wild.2 > 0 && calm.2 == 0, "{} and {} slow operations", wild.2, calm.2);
+}
+
+/// A store that is dropped instead of closed reports on standard error that it could not be closed.
+/// A process of its own does it, whose standard error can be read.
+#[test]
+fn a_store_dropped_on_a_failing_disk_says_so() {
+    const CHILD: &str = "FROND_TEST_DROPS";
+    if std::env::var_os(CHILD).is_some() {
+        let vfs = SimVfs::new();
+        let options = Options::new().durability(Durability::Lazy).env(vfs.env(1));
+        let db = Db::open("/store", options).unwrap();
+        db.tree("t", TreeOptions::new()).unwrap().put("k", "v").unwrap();
+        vfs.plan(Fault::from_then_on(When::Call(vfs.calls()), FaultKind::Eio));
+        return;
+    }
+    let name = "a_store_dropped_on_a_failing_disk_says_so";
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let child = child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{said}");
+    assert!(
+        said.contains("/store was dropped without Db::close") && said.contains("FRD-"),
+        "{said}"
+    );
 }

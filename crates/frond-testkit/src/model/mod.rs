@@ -430,10 +430,9 @@ impl Model {
 
     fn commit(&mut self, writes: &[Write]) -> Result<(), Refusal> {
         for write in writes {
-            self.tree(write.tree())?;
-        }
-        for write in writes {
-            if matches!(write, Write::Insert(..)) && !self.trees[&self.tree(write.tree())?].unique {
+            // As the batch is made: in order.
+            let tree = self.tree(write.tree())?;
+            if matches!(write, Write::Insert(..)) && !self.trees[&tree].unique {
                 return Err(Refusal::BadCall);
             }
         }

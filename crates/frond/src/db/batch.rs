@@ -49,8 +49,6 @@ pub struct Batch {
     pub(crate) blobs: Vec<Arc<BlobHold>>,
     /// Custom operators that the batch uses, each once per tree.
     pub(super) operators: Vec<(TreeId, u8)>,
-    /// The first tree that does not allow checked inserts but has one here.
-    pub(super) takes_no_inserts: Option<TreeId>,
     /// The store of its trees, once it has any change.
     store: Option<Arc<Shared>>,
     /// The payload object for commits, kept for its memory.
@@ -111,11 +109,10 @@ impl Batch {
     /// [`Error::DuplicateKey`]. The check follows the batch's order: it is made against the newest
     /// state of the store with the batch's earlier changes applied. So an insert after a delete of
     /// its key passes, an insert after a put is refused, and nothing later in the batch undoes a
-    /// refusal. The tree must be `unique`; otherwise the commit fails with
-    /// [`Error::InvalidArgument`].
+    /// refusal.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// `InvalidArgument` if the tree is not `unique`; as [`put`](Self::put).
     pub fn insert(
         &mut self,
         tree: &Tree,
@@ -132,7 +129,9 @@ impl Batch {
         tree.check_value(value)?;
         let id = tree.entry.id;
         if insert && !tree.entry.unique {
-            self.takes_no_inserts.get_or_insert(id);
+            let name = tree.name();
+            let why = format!("tree \"{name}\" takes no inserts: create it with `unique`, or put");
+            return Err(Error::InvalidArgument(why));
         }
         if value.len() <= tree.shared.engine.cx.shape.blob_bytes {
             self.writes.check_room(key.len() + value.len())?;
@@ -263,7 +262,6 @@ impl Batch {
         self.writes.clear();
         self.blobs.clear();
         self.operators.clear();
-        self.takes_no_inserts = None;
         self.store = None;
     }
 

@@ -141,7 +141,7 @@ impl Db {
     /// # Errors
     /// Nothing was done, and the batch is unchanged, after:
     /// - `DuplicateKey` if the key of an insert exists ([`Batch::insert`]), `InvalidArgument` if
-    ///   its tree is not unique, or if the batch belongs to another store;
+    ///   the batch belongs to another store;
     /// - `NoSuchTree` if a tree of its rows was dropped, truncated or filled by a load since they
     ///   were put;
     /// - `LockTimeout` if it waited too long for locks, `TooManyLocks` if there is no memory for
@@ -247,7 +247,8 @@ impl Db {
     }
 
     /// Closes the store: all commits become durable, and the next open needs no recovery. Remaining
-    /// handles fail with `Closed` when they write. A store that has stopped ([`Stats::failed`])
+    /// handles fail with `Closed` when they write. Dropping the last handle does the same, but can
+    /// only print an error. A store that has stopped ([`Stats::failed`])
     /// only closes its files.
     ///
     /// # Errors
@@ -304,8 +305,15 @@ impl Drop for Shared {
         if crate::sync::thread::panicking() {
             return;
         }
-        // Errors cannot be reported here; the next open recovers.
-        let _ = self.close();
+        // A destructor has no caller to return an error to, and must not hide it either. The next
+        // open recovers.
+        if let Err(error) = self.close() {
+            let dir = self.engine.store.dir().display();
+            eprintln!(
+                "frond: {dir} was dropped without Db::close, and closing it failed: {error}. \
+                 Commits that were not synced yet may be missing when it is opened again"
+            );
+        }
         self.leave_prepared();
     }
 }

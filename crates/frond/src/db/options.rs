@@ -1,7 +1,7 @@
 //! Options for opening a store, and the environment and sizes that tests replace.
 
 use crate::{
-    Durability, Result,
+    Durability, Error,
     io::Env,
     pipeline::Limits,
     run::{MergeOperator, Operators},
@@ -29,6 +29,8 @@ pub struct Options {
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) operators: Operators,
+    /// The first error of the options, for `Db::open` to return.
+    pub(crate) invalid: Option<Error>,
     pub(crate) lock_hooks: Option<Arc<dyn Hooks>>,
     pub(crate) env: Env,
     pub(crate) tuning: Tuning,
@@ -71,6 +73,7 @@ impl Default for Options {
             create: true,
             read_only: false,
             operators: Operators::default(),
+            invalid: None,
             lock_hooks: None,
             env: Env::real(),
             tuning: Tuning::default(),
@@ -84,7 +87,8 @@ impl Options {
         Self::default()
     }
 
-    /// All the memory the store may use, bytes: cache, memtables, buffers, filters. At least 4 MiB.
+    /// All the memory the store may use, bytes: cache, memtables, buffers, filters. Less than
+    /// [`CACHE_BYTES_MIN`] counts as that.
     pub fn cache_size(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes.max(CACHE_BYTES_MIN);
         self
@@ -120,12 +124,13 @@ impl Options {
     /// Registers a merge operator under a number from 64 on. It must be associative and
     /// deterministic. Once a tree has used it, the store does not open without it
     /// ([`Error::OperatorNeeded`](crate::Error::OperatorNeeded)), read-only or not.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if the number is one of the built-in ones, or the name is not allowed.
-    pub fn operator(mut self, number: u8, operator: Arc<dyn MergeOperator>) -> Result<Self> {
-        self.operators.register(number, operator)?;
-        Ok(self)
+    /// [`Db::open`](crate::Db::open) fails with `InvalidArgument` if the number is one of the
+    /// built-in ones, or the name is not allowed.
+    pub fn operator(mut self, number: u8, operator: Arc<dyn MergeOperator>) -> Self {
+        if let Err(error) = self.operators.register(number, operator) {
+            self.invalid.get_or_insert(error);
+        }
+        self
     }
 
     /// Sets callbacks for lock waits and for choosing deadlock victims: see

@@ -408,7 +408,7 @@ impl MergeOperator for Newest {
 /// A store does not open without the operators that it uses. Rule: I17.
 fn a_store_demands_its_operators(seed: u64) {
     let vfs = SimVfs::new();
-    let with = options(&vfs, seed).operator(64, Arc::new(Newest)).unwrap();
+    let with = options(&vfs, seed).operator(64, Arc::new(Newest));
     let db = Db::open("/store", with).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     let mut batch = Batch::new();

@@ -41,7 +41,7 @@ impl MergeOperator for Tail {
 }
 
 fn with(options: Options, name: &'static str) -> Options {
-    options.operator(NUMBER, Arc::new(Tail(name, 4))).unwrap()
+    options.operator(NUMBER, Arc::new(Tail(name, 4)))
 }
 
 fn merge(db: &Db, tree: &Tree, key: &[u8], operand: &[u8]) -> Result<()> {
@@ -118,12 +118,15 @@ fn a_store_does_not_open_without_the_operators_of_its_trees() {
 
 #[test]
 fn an_operator_name_must_be_storable() {
+    let dir = tempfile::tempdir().unwrap();
     let long: &'static str = Box::leak("o".repeat(129).into_boxed_str());
     for bad in ["", "a\nb", long] {
         let options = Options::new().operator(NUMBER, Arc::new(Tail(bad, 4)));
-        assert!(matches!(options, Err(Error::InvalidArgument(_))), "{bad:?}");
+        let opened = Db::open(dir.path().join("bad"), options);
+        assert!(matches!(opened, Err(Error::InvalidArgument(_))), "{bad:?}");
     }
-    Options::new().operator(NUMBER, Arc::new(Tail(&long[1..], 4))).unwrap();
+    let options = Options::new().operator(NUMBER, Arc::new(Tail(&long[1..], 4)));
+    Db::open(dir.path().join("good"), options).unwrap().close().unwrap();
 }
 
 /// Wherever power fails: if a row waits for the operator, the catalog says so. Rule: I17.
@@ -174,7 +177,7 @@ fn chains_of_operands_are_bounded() {
     let dir = Path::new("/store");
     let options = |seed| {
         let options = crate::common::options().env(vfs.env(seed)).tuning(tiny_values());
-        options.operator(NUMBER, Arc::new(Tail("tail", 5000))).unwrap()
+        options.operator(NUMBER, Arc::new(Tail("tail", 5000)))
     };
     let db = Db::open(dir, options(1)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -270,7 +273,7 @@ fn a_background_panic_stops_the_store_and_loses_nothing() {
     let panics = Arc::new(AtomicBool::new(false));
     let env = Env { workers: Workers::Threads(2), ..Env::real() };
     let options = crate::common::options().durability(Durability::Sync).env(env);
-    let explosive = options.operator(NUMBER, Arc::new(Explosive(panics.clone()))).unwrap();
+    let explosive = options.operator(NUMBER, Arc::new(Explosive(panics.clone())));
     let db = Db::open(dir.path(), explosive).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     tree.put(b"k", b"old").unwrap();

@@ -123,7 +123,7 @@ fn projected_parts_equal_those_of_the_whole_value() {
     for seed in 1..=4 {
         let dir = tempfile::tempdir().unwrap();
         let opened = || {
-            let options = options().operator(NUMBER, Arc::new(Append)).unwrap();
+            let options = options().operator(NUMBER, Arc::new(Append));
             Db::open(dir.path().join("store"), options).unwrap()
         };
         let mut dice = Dice::new(seed);
@@ -285,7 +285,7 @@ fn unprojected_strings_are_not_decompressed_when_merging_sources() {
     const KEYS: u32 = 24_000;
     // Nothing is drained unless the test asks for it.
     let options = Options::new().cache_size(64 << 20).env(SimVfs::new().env(1));
-    let options = options.operator(NUMBER, Arc::new(Append)).unwrap();
+    let options = options.operator(NUMBER, Arc::new(Append));
     let db = Db::open("/store", options).unwrap();
     fill_cache(&db, 96 << 20);
     let tree = create(&db);

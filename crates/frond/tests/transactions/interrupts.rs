@@ -371,7 +371,7 @@ impl MergeOperator for Interrupts {
 /// of them.
 fn interrupting() -> (Store, Arc<Interrupts>) {
     let (dir, interrupts) = (tempfile::tempdir().unwrap(), Arc::new(Interrupts::default()));
-    let options = large::small_options(8 << 10).operator(INTERRUPTS, interrupts.clone()).unwrap();
+    let options = large::small_options(8 << 10).operator(INTERRUPTS, interrupts.clone());
     let db = Db::open(dir.path().join("store"), options).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
     (Store { db, tree, _dir: dir }, interrupts)

@@ -185,7 +185,7 @@ impl operator::MergeOperator for Panics {
 #[test]
 fn a_panicking_operator_leaves_no_lock() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options::new().cache_size(16 << 20).operator(200, Arc::new(Panics)).unwrap();
+    let options = Options::new().cache_size(16 << 20).operator(200, Arc::new(Panics));
     let db = Db::open(dir.path().join("store"), options).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     for reads in [true, false] {

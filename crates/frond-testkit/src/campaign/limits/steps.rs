@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use frond::{
-    Batch, Error, Options, TableSpec, TreeOptions, TxnOptions,
+    Batch, Db, Error, Options, TableSpec, TreeOptions, TxnOptions,
     internals::bounds::{self, Bound},
     layout::{End, Layout, NewPart, Part},
     operator,
@@ -12,7 +12,10 @@ use frond::{
 };
 
 use super::{Rows, Story};
-use crate::drive::{Failure, fail};
+use crate::{
+    disk::SimVfs,
+    drive::{Failure, fail},
+};
 
 /// A custom merge operator: the longer value stays.
 #[derive(Debug)]
@@ -351,8 +354,9 @@ impl Story {
         let names = ["a", "longer", "longer than six"];
         let name = names[self.dice.below(3) as usize];
         let options = Options::new().operator(65, Arc::new(Longest(name)));
+        let opened = Db::open("/operators", options.env(SimVfs::new().env(1)));
         let fits = name.len() as u64 <= bounds::OPERATOR_NAME_BYTES.max();
-        match self.allowed("an operator", options.map(drop))?.is_some() == fits {
+        match self.allowed("an operator", opened.map(drop))?.is_some() == fits {
             true => Ok(()),
             false => fail(format!("an operator of {} bytes", name.len())),
         }

@@ -13,14 +13,6 @@ use crate::{
 };
 
 impl Shared {
-    /// The error of a batch that has a checked insert into this tree, which is not unique, whatever
-    /// else it does with that row.
-    pub(super) fn takes_no_inserts(&self, tree: TreeId) -> Error {
-        let name = self.tree_name(tree);
-        let why = format!("tree \"{name}\" takes no inserts: create it with `unique`, or put");
-        Error::InvalidArgument(why)
-    }
-
     /// Fails with the first refused insert in the batch's order, for a batch that refuses one
     /// itself. Takes no locks: another commit may change which insert is the first, but not that
     /// the batch is refused.

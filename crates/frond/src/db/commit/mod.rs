@@ -172,9 +172,6 @@ impl Shared {
             return Ok(self.engine.sequencer.visible());
         }
         batch.check_store(self)?;
-        if let Some(tree) = batch.takes_no_inserts {
-            return Err(self.takes_no_inserts(tree));
-        }
         let deletes = batch.writes.only_deletes() || only_free_space(changes);
         let paced = if deletes { Paced::Deletes } else { Paced::Free };
         batch.waits.check_interrupted()?;

@@ -52,6 +52,9 @@ use replay::{Replay, extent_of, load_catalog};
 const LOCKS_PART: u64 = 4;
 
 pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
+    if let Some(invalid) = options.invalid.take() {
+        return Err(invalid);
+    }
     let watched = WatchedVfs::new(options.env.vfs.clone(), options.env.clock.clone());
     let watch = watched.watch().clone();
     // Not under the model checker, to keep its schedules small.
