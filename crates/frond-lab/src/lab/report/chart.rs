@@ -186,12 +186,18 @@ fn points(
         let name = letters(&place.name) * LETTER.0;
         let mut text = if place.name == base { String::new() } else { said(place) };
         let mut width = name + letters(&text) * LETTER.1;
-        if px + 13.0 + width > WIDTH && px - 13.0 < width {
+        let is_at_right = |width: f64| px + 13.0 + width <= WIDTH;
+        let covers_another = places.iter().filter(|other| other.name != place.name).any(|other| {
+            let from = if is_at_right(width) { px + 13.0 } else { px - 13.0 - width };
+            let (ox, oy) = (x(other.size), y(other.speed));
+            (from - 7.0..=from + width + 7.0).contains(&ox) && (oy - py).abs() < LINE
+        });
+        if !is_at_right(width) && px - 13.0 < width || covers_another {
             // There is no room on either side; the description has the text.
             text.clear();
             width = name;
         }
-        let is_left = px + 13.0 + width > WIDTH;
+        let is_left = !is_at_right(width);
         let (text_x, anchor) = if is_left { (px - 13.0, "end") } else { (px + 13.0, "start") };
         let text_y = round((py + 5.0).max(above + LINE));
         above = text_y;
@@ -345,6 +351,21 @@ mod tests {
         let mut y = numbers(labels, "text", "y");
         y.truncate(3);
         assert!(y.windows(2).all(|pair| pair[1] - pair[0] >= LINE - 0.2), "{y:?}");
+        Ok(())
+    }
+
+    /// The text of the point at the right lies at its left, where the other one is.
+    #[test]
+    fn text_that_would_cover_another_point_is_left_out() -> Result<()> {
+        let mut lab = Lab::new();
+        lab.run("r", "iibench", "quick", "safe");
+        fill(
+            &mut lab,
+            &[("innodb", 100.0, 100.0), ("myrocks", 30.0, 200.0), ("frond", 29.0, 350.0)],
+        );
+        let svg = picture(&lab)?;
+        assert!(svg.contains("frond: 0.29× the speed, 3.50× the size"), "the description has it");
+        assert!(!svg.contains(">0.29× the speed") && svg.contains(">0.30× the speed"), "{svg}");
         Ok(())
     }
 
