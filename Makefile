@@ -20,7 +20,7 @@ help: ## This list
 	@echo "make TARGET:"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: ## Load real data, kill the loader, prove that nothing is lost, race RocksDB and SQLite (5 min)
+demo: ## Load real data, kill the loader, prove that nothing is lost, race RocksDB, SQLite and LMDB (7 min)
 	@scripts/demo.sh $(SIZE)
 
 test: ## All tests; planted bugs, and which test catches each; some thread schedules (minutes)

@@ -10,8 +10,8 @@
 # 2. Kills the loader with SIGKILL between 10 % and 90 % of its batches.
 # 3. Opens the store again, and looks up every row that the ledger says was acknowledged, in the
 #    tree and in every index. A batch that was in progress must be there completely or not at all.
-# 4. Runs iiBench and the web log on Frond, RocksDB and SQLite, with at least 4 times more data than
-#    memory, 40 seconds each.
+# 4. Runs iiBench and the web log on Frond, RocksDB, SQLite and LMDB, with at least 4 times more
+#    data than memory, 40 seconds each.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -135,7 +135,7 @@ for workload in iibench weblog; do
     weblog) title="The web log" rows=5000000 ;;
     esac
     say "$title, $rows rows in 70 MB of memory, $SECONDS_EACH s for each store"
-    "$FROND" bench "$workload" --rows "$rows" --memory 70MB --targets frond,rocksdb,sqlite \
+    "$FROND" bench "$workload" --rows "$rows" --memory 70MB --targets frond,rocksdb,sqlite,lmdb \
         --dir "$DATA/bench" --no-rest --time-limit "$SECONDS_EACH" --html "$DATA/$workload" \
         --chart "$DATA/$workload.svg"
 done

@@ -24,7 +24,8 @@ install -m 755 "$built/libfrond_c.so" "$root/lib/libfrond.so.0"
 ln -sf libfrond.so.0 "$root/lib/libfrond.so"
 install -m 644 "$built/libfrond_c.a" "$root/lib/libfrond.a"
 strip --strip-unneeded "$root/lib/libfrond.so.0"
-strip --strip-debug "$root/lib/libfrond.a"
+# Rust's own objects carry bitcode, which only rustc reads: three quarters of what would be left.
+strip --strip-debug -R .llvmbc -R .llvmcmd "$root/lib/libfrond.a"
 sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" crates/frond-c/frond.pc.in \
     >"$root/lib/pkgconfig/frond.pc"
 echo "installed Frond $version for C under $root"

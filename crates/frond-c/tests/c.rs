@@ -387,11 +387,12 @@ fn the_documented_commands_install_and_link_the_library() {
         assert_eq!(run(&compile, &own), expected.collect::<String>());
         assert!(run("./hello-static other.db", &own).starts_with("ada has"), "without the library");
     }
-    // Debug information would be nine tenths of the libraries.
+    // Debug information and bitcode would be nine tenths of the libraries.
     let installed = home.path().join("frond/lib");
     for name in ["libfrond.so.0", "libfrond.a"] {
         let headers = Command::new("readelf").args(["-SW"]).arg(installed.join(name)).output();
         let headers = String::from_utf8_lossy(&headers.unwrap().stdout).into_owned();
-        assert!(headers.contains(".text") && !headers.contains(".debug_info"), "{name}");
+        assert!(headers.contains(".text"), "{name}");
+        assert!(!headers.contains(".debug_info") && !headers.contains(".llvmbc"), "{name}");
     }
 }

@@ -132,7 +132,15 @@ fn render(
     let is_load = group.has(step, "planned");
     let unit = if is_load { "rows per second" } else { "operations per second" };
     let base = group.base_name();
-    let title = format!("{}: speed and size", group.title());
+    // The conditions below the picture name these two.
+    let (known, rest): (Vec<&str>, Vec<&str>) = group
+        .key
+        .variant
+        .split_whitespace()
+        .partition(|part| part.starts_with("rows=") || part.starts_with("time_limit="));
+    let title = [&[group.key.workload.as_str()], &rest[..]].concat().join(" ");
+    let title = format!("{title}: speed and size");
+    let limit = known.iter().find_map(|part| part.strip_prefix("time_limit="));
     let said =
         |place: &Place| format!("{} the speed, {} the size", ratio(place.speed), ratio(place.size));
     let sentence: Vec<String> = places
@@ -149,7 +157,7 @@ fn render(
         x_ticks => Serde(ticks(x_most, &x)), y_ticks => Serde(ticks(y_most, &y)),
         base_x => x(1.0), base_y => y(1.0),
         points => Serde(points(places, base, &x, &y, &said)),
-        conditions => conditions(results, group),
+        conditions => conditions(results, group, limit.filter(|limit| *limit != "0")),
     };
     let mut environment = Environment::new();
     // The extension `.xml` makes minijinja escape values.
@@ -178,12 +186,18 @@ fn points(
         let name = letters(&place.name) * LETTER.0;
         let mut text = if place.name == base { String::new() } else { said(place) };
         let mut width = name + letters(&text) * LETTER.1;
-        if px + 13.0 + width > WIDTH && px - 13.0 < width {
+        let is_at_right = |width: f64| px + 13.0 + width <= WIDTH;
+        let covers_another = places.iter().filter(|other| other.name != place.name).any(|other| {
+            let from = if is_at_right(width) { px + 13.0 } else { px - 13.0 - width };
+            let (ox, oy) = (x(other.size), y(other.speed));
+            (from - 7.0..=from + width + 7.0).contains(&ox) && (oy - py).abs() < LINE
+        });
+        if !is_at_right(width) && px - 13.0 < width || covers_another {
             // There is no room on either side; the description has the text.
             text.clear();
             width = name;
         }
-        let is_left = px + 13.0 + width > WIDTH;
+        let is_left = !is_at_right(width);
         let (text_x, anchor) = if is_left { (px - 13.0, "end") } else { (px + 13.0, "start") };
         let text_y = round((py + 5.0).max(above + LINE));
         above = text_y;
@@ -201,8 +215,9 @@ fn points(
     made
 }
 
-/// The conditions of the measurement, in two lines.
-fn conditions(results: &Results<'_>, group: &Group<'_>) -> [String; 2] {
+/// The conditions of the measurement, in two lines. `limit`: seconds after which a target was
+/// stopped.
+fn conditions(results: &Results<'_>, group: &Group<'_>, limit: Option<&str>) -> [String; 2] {
     let key = &group.key;
     let cells = group.targets.iter().map(|target| target.cells.len()).min().unwrap_or(0);
     let rows = group.targets.iter().flat_map(|target| &target.cells).find_map(|cell| {
@@ -213,8 +228,9 @@ fn conditions(results: &Results<'_>, group: &Group<'_>) -> [String; 2] {
     let date = results.runs.iter().find(|run| group.targets.iter().any(|t| t.run.id == run.id));
     let date = date.map_or("", |run| run.began.split('T').next().unwrap_or_default());
     let memory = human(key.memory_b as f64, "B");
+    let limit = limit.map_or(String::new(), |limit| format!(", at most {limit} s"));
     [
-        format!("{rows}{memory} of memory, durability {}", key.durability),
+        format!("{rows}{memory} of memory, durability {}{limit}", key.durability),
         format!("Size {}, medians of {}, {date}", key.size, count(cells, "repeat")),
     ]
 }
@@ -312,11 +328,12 @@ mod tests {
         for (target, speed, row) in
             [("null", 9000.0, 1.0), ("rocksdb", 50.0, 60.0), ("frond", 200.0, 30.0)]
         {
-            lab.cell("embedded", "iibench", "", target, 1)
+            lab.cell("embedded", "iibench", "rows=9 time_limit=40", target, 1)
                 .metrics("load", &[("ops_s", speed), ("planned", 9.0), ("disk_b_row", row)]);
         }
         let svg = picture(&lab)?;
         assert!(svg.contains("Against rocksdb: frond: 4.00× the speed, 0.50× the size."), "{svg}");
+        assert!(svg.contains(">iibench: speed and size<") && svg.contains("lazy, at most 40 s"));
         lab.run("s", "iibench", "quick", "safe");
         fill(&mut lab, &[("innodb", 100.0, 200.0), ("frond", 300.0, 50.0)]);
         assert!(picture(&lab)?.contains("Against innodb"));
@@ -334,6 +351,21 @@ mod tests {
         let mut y = numbers(labels, "text", "y");
         y.truncate(3);
         assert!(y.windows(2).all(|pair| pair[1] - pair[0] >= LINE - 0.2), "{y:?}");
+        Ok(())
+    }
+
+    /// The text of the point at the right lies at its left, where the other one is.
+    #[test]
+    fn text_that_would_cover_another_point_is_left_out() -> Result<()> {
+        let mut lab = Lab::new();
+        lab.run("r", "iibench", "quick", "safe");
+        fill(
+            &mut lab,
+            &[("innodb", 100.0, 100.0), ("myrocks", 30.0, 200.0), ("frond", 29.0, 350.0)],
+        );
+        let svg = picture(&lab)?;
+        assert!(svg.contains("frond: 0.29× the speed, 3.50× the size"), "the description has it");
+        assert!(!svg.contains(">0.29× the speed") && svg.contains(">0.30× the speed"), "{svg}");
         Ok(())
     }
 
