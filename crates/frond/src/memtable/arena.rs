@@ -30,7 +30,7 @@
 use std::{alloc::Layout, marker::PhantomData, mem, num::NonZeroU32, ptr, slice};
 
 use crate::{
-    Message, Seqno, Tag,
+    Kind, Message, Seqno, Tag,
     cache::{FRAME_BYTES, Frame, FrameMemory, FramePool},
     prefetch::{CACHE_LINE_BYTES, prefetch},
     striped::{CacheLine, Striped},
@@ -190,6 +190,11 @@ impl<'a> Record<'a> {
             Some(tag) => Message::new(tag, self.payload()),
             None => unreachable!("records are written with valid tags"),
         }
+    }
+
+    /// True if it gives its key a value, rather than deleting it.
+    pub(super) fn is_value(&self) -> bool {
+        self.message().tag.kind() != Kind::Delete
     }
 
     #[inline]
