@@ -62,11 +62,11 @@ pub use db::Tuning;
 pub use db::{
     Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangeStep, ChangedTree,
     Commit, Cursor, DamagedRange, Db, IfLocked, IndexBuild, Interrupter, Isolation, ManyRows,
-    Options, PreparedInfo, PreparedTxn, Projection, RangeEstimate, ReadOptions, RowBuf, RowChange,
-    RowChanged, RowConflict, RowCount, RowEntry, RowLock, RowRead, Rows, Savepoint, Sees, Snapshot,
-    SnapshotInfo, Stats, TemporaryEntry, TemporaryTree, Tree, TreeInfo, TreeLock, TreeOptions,
-    TreeSizes, TreeStats, TreesChange, TreesChanged, Txn, TxnCursor, TxnOptions, TxnRows,
-    WhichTree,
+    Options, PreparedInfo, PreparedTxn, Projection, RangeEstimate, ReadOptions, Reader, RowBuf,
+    RowChange, RowChanged, RowConflict, RowCount, RowEntry, RowLock, RowRead, Rows, Savepoint,
+    Sees, Snapshot, SnapshotInfo, Stats, TemporaryEntry, TemporaryTree, Tree, TreeInfo, TreeLock,
+    TreeOptions, TreeSizes, TreeStats, TreesChange, TreesChanged, Txn, TxnCursor, TxnOptions,
+    TxnRows, WhichTree,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use key_range::{KeyRange, prefix};
@@ -87,8 +87,8 @@ pub mod operator {
 }
 pub use progress::{Progress, ProgressSnapshot};
 pub use table::{
-    BuildProgress, Column, ColumnChange, IndexInfo, IndexRow, IndexScan, IndexSpec, Table,
-    TableFinding, TableIndex, TableReport, TableSpec,
+    BuildProgress, Column, ColumnChange, IndexInfo, IndexRow, IndexRows, IndexScan, IndexSpec,
+    Table, TableFinding, TableIndex, TableReport, TableSpec,
 };
 #[doc(hidden)]
 pub use tree::Shape;

@@ -179,6 +179,20 @@ pub enum Error {
         /// The keys of two such rows.
         rows: Vec<Vec<u8>>,
     },
+    /// The function of an index failed for a row (FRD-1117). Nothing was written.
+    #[error(
+        "FRD-1117 the function of index \"{index}\" of table \"{table}\" failed for a row: {source}; nothing was written"
+    )]
+    IndexFunction {
+        /// The table.
+        table: String,
+        /// The index.
+        index: String,
+        /// The key of the row.
+        row: Vec<u8>,
+        /// The error that the function returned.
+        source: Arc<dyn std::error::Error + Send + Sync>,
+    },
     /// `insert` found an existing key (FRD-1103). Nothing of the batch was done.
     #[error(
         "FRD-1103 duplicate key: entry {index} of the batch inserts a key that already exists in tree \"{tree}\"; nothing was written"
@@ -394,7 +408,7 @@ pub enum Error {
     },
     /// Another process, or this one, has the store open (FRD-3101).
     #[error(
-        "FRD-3101 {dir} is in use by {owner}; only one process at a time can have a store open"
+        "FRD-3101 {dir} is in use by {owner}; close it there: only read-only opens can share a store"
     )]
     Locked {
         /// The store directory.
@@ -514,6 +528,7 @@ impl Error {
             | RowExists { .. }
             | IndexConflict { .. }
             | IndexDuplicates { .. }
+            | IndexFunction { .. }
             | TableMismatch { .. }
             | TxnEnded
             | NoSuchXid(_)
@@ -558,13 +573,15 @@ impl Error {
             | DefinitionChanged(tree) => Some(tree),
             IndexConflict { table, .. }
             | IndexDuplicates { table, .. }
+            | IndexFunction { table, .. }
             | TableMismatch { table, .. } => Some(table),
             _ => None,
         }
     }
 
-    /// The start of the key that the error concerns, and the whole key's length, if any; for an
-    /// index of a table, the key of the row that was there first. Messages never contain it.
+    /// The start of the key that the error concerns, and the whole key's length, if any; for a
+    /// duplicate in an index of a table, the key of the row that was there first. Messages never
+    /// contain it.
     pub fn key(&self) -> Option<(&[u8], usize)> {
         use Error::*;
         let key = match self {
@@ -576,6 +593,7 @@ impl Error {
             | RowExists { key, .. }
             | KeyExists { key, .. }
             | DuplicateKey { key, .. }
+            | IndexFunction { row: key, .. }
             | IndexConflict { row: key, .. } => key,
             IndexDuplicates { rows, .. } => rows.first()?,
             _ => return None,

@@ -5,15 +5,18 @@ mod build;
 mod columns;
 mod concurrency;
 mod crashes;
+mod delete_range;
+mod functions;
 mod model;
+mod readers;
 mod threads;
 
 use std::{ops::ControlFlow, path::Path};
 
 use frond::{
     BuildProgress, CheckMode, Column, ColumnChange, Db, Durability, Error, Hint, IfLocked,
-    IndexSpec, Isolation, Options, Part, RowLock, Table, TableSpec, TreeLock, TreeOptions, Txn,
-    TxnOptions, Xid,
+    IndexSpec, Isolation, Options, Part, Reader, RowLock, Table, TableSpec, TreeLock, TreeOptions,
+    Txn, TxnOptions, Xid,
 };
 
 type Rows = std::collections::BTreeMap<Vec<u8>, Vec<u8>>;
@@ -27,7 +30,7 @@ fn part(row: &[u8], number: usize) -> &[u8] {
 fn mail() -> IndexSpec {
     let extract = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(part(row, 0));
-        !out.is_empty()
+        Ok(!out.is_empty())
     };
     IndexSpec::new("mail", extract).unique()
 }
@@ -35,7 +38,7 @@ fn mail() -> IndexSpec {
 fn city() -> IndexSpec {
     IndexSpec::new("city", |_, row, out| {
         out.extend_from_slice(part(row, 1));
-        true
+        Ok(true)
     })
 }
 
@@ -43,7 +46,7 @@ fn city() -> IndexSpec {
 fn number() -> IndexSpec {
     let extract = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(part(row, 2));
-        out != b"0"
+        Ok(out != b"0")
     };
     IndexSpec::new("number", extract).clustering()
 }
@@ -52,7 +55,7 @@ fn number() -> IndexSpec {
 fn mail_and_row() -> IndexSpec {
     let extract = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(part(row, 0));
-        !out.is_empty()
+        Ok(!out.is_empty())
     };
     IndexSpec::new("mail and row", extract).unique().clustering()
 }
@@ -97,8 +100,8 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The extracted part, key and row of all rows of an index, read in both directions.
-fn by(table: &Table, txn: &Txn, index: &str) -> Vec<(String, String, String)> {
-    let mut scan = table.index(index).unwrap().scan(txn, ..).unwrap();
+fn by(table: &Table, reader: &impl Reader, index: &str) -> Vec<(String, String, String)> {
+    let mut scan = table.index(index).unwrap().scan(reader, ..).unwrap();
     let mut rows = Vec::new();
     while let Some(row) = scan.next().unwrap() {
         rows.push((text(row.extracted), text(row.key), text(row.row)));
