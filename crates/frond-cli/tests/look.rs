@@ -148,7 +148,7 @@ fn commands_that_read_share_a_store() {
     // More than a pipe holds, so that the scan is still running.
     let rows: String = (0..20_000).map(|id| format!("{id},some text\n")).collect();
     let file = place.write("t.csv", format!("id,v\n{rows}"));
-    place.ok(&["load", "STORE", "t", &file, "--key", "id"]);
+    place.ok(&["load", "STORE", "t", &file, "--key", "id:int"]);
     let mut scan = std::process::Command::new(assert_cmd::cargo::cargo_bin("frond"))
         .args(["scan", &place.store(), "t"])
         .stdout(std::process::Stdio::piped())
@@ -159,11 +159,11 @@ fn commands_that_read_share_a_store() {
     assert!(place.ok(&["get", "STORE", "t", "7"]).contains("some text"));
     assert!(place.ok(&["stats", "STORE"]).contains("t"));
     place.ok(&["check", "STORE"]);
-    let message = place.fails(2, &["load", "STORE", "t", &file, "--key", "id", "--replace"]);
+    let message = place.fails(2, &["load", "STORE", "t", &file, "--key", "id:int", "--replace"]);
     assert!(message.starts_with("FRD-3101 ") && message.contains("read-only"), "{message}");
     output.read_to_end(&mut Vec::new()).expect("the other rows");
     assert!(scan.wait().expect("it ends").success());
-    place.ok(&["load", "STORE", "t", &file, "--key", "id", "--replace"]);
+    place.ok(&["load", "STORE", "t", &file, "--key", "id:int", "--replace"]);
 }
 
 #[test]
