@@ -1,5 +1,7 @@
 //! Deleting ranges of rows with their index entries.
 
+use std::sync::{Mutex, mpsc};
+
 use frond_testkit::DbEngine;
 
 use super::*;
@@ -108,27 +110,45 @@ fn a_range_with_a_locked_row_is_not_deleted() {
     assert_consistent(&db, &table);
 }
 
-/// An index that was built while the call waited for its first row has no entries of deleted rows.
+/// A call that waits for the table while an index is published deletes the entries of that index,
+/// too.
 #[test]
 fn deleting_a_range_uses_the_definition_under_its_locks() {
     let (_dir, db, table) = people(&[("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2")]);
-    std::thread::scope(|scope| {
-        let mut deleting = None;
-        let watch = |progress| {
-            if matches!(progress, BuildProgress::Loading { .. }) {
-                let txn = begin(&db, Isolation::ReadCommitted);
-                table.get_for_update(&txn, b"1").unwrap();
-                deleting = Some(scope.spawn(|| db.transact(|txn| table.delete_range(txn, ..))));
-                while db.lock_waits().is_empty() {
-                    std::thread::yield_now();
-                }
-                txn.commit().unwrap();
-            }
-            ControlFlow::Continue(())
-        };
-        table.build_index_with(city(), watch).unwrap();
-        assert_eq!(deleting.unwrap().join().unwrap().unwrap(), 2);
+    let (has_table, table_is_held) = mpsc::channel();
+    let (goes_on, may_go_on) = mpsc::channel();
+    let ends = Mutex::new(Some((has_table, may_go_on)));
+    // The late row is seen only while the build holds the table.
+    let index = IndexSpec::new("mail", move |_, row, out| {
+        out.extend_from_slice(part(row, 0));
+        if out == b"late@d"
+            && let Some((has_table, may_go_on)) = ends.lock().unwrap().take()
+        {
+            has_table.send(()).unwrap();
+            may_go_on.recv().unwrap();
+        }
+        Ok(true)
     });
-    assert_eq!(by(&table, &db, "city"), []);
+    std::thread::scope(|scope| {
+        let (db, table) = (&db, &table);
+        scope.spawn(move || {
+            let watch = |progress| {
+                if matches!(progress, BuildProgress::CatchingUp { round: 1, .. }) {
+                    put_all(db, table, &[("2", "late@d,Oslo,2")]);
+                }
+                ControlFlow::Continue(())
+            };
+            table.build_index_with(index, watch).unwrap();
+        });
+        table_is_held.recv().unwrap();
+        scope.spawn(move || {
+            while db.lock_waits().is_empty() {
+                std::thread::yield_now();
+            }
+            goes_on.send(()).unwrap();
+        });
+        assert_eq!(db.transact(|txn| table.delete_range(txn, ..)).unwrap(), 2);
+    });
+    assert_eq!(by(&table, &db, "mail"), []);
     assert_consistent(&db, &table);
 }
