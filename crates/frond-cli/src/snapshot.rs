@@ -58,7 +58,7 @@ pub fn run(args: Args) -> Result {
             let db = store.open()?;
             let mut out = output();
             for info in db.snapshots() {
-                let created = jiff::Timestamp::UNIX_EPOCH.checked_add(info.created);
+                let created = jiff::Timestamp::try_from(info.created);
                 let created = created.map_err(|error| Fail::Error(error.to_string()))?;
                 writeln!(out, "{}\t{}\t{created:.0}", info.name, info.seqno.0)?;
             }

@@ -140,6 +140,32 @@ fn store_in_use_names_its_owner() {
     db.close().expect("closed");
 }
 
+/// Commands that only read work next to each other, and keep those that write out.
+#[test]
+fn commands_that_read_share_a_store() {
+    use std::io::Read;
+    let place = Place::new();
+    // More than a pipe holds, so that the scan is still running.
+    let rows: String = (0..20_000).map(|id| format!("{id},some text\n")).collect();
+    let file = place.write("t.csv", format!("id,v\n{rows}"));
+    place.ok(&["load", "STORE", "t", &file, "--key", "id:int"]);
+    let mut scan = std::process::Command::new(assert_cmd::cargo::cargo_bin("frond"))
+        .args(["scan", &place.store(), "t"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut output = scan.stdout.take().expect("a pipe");
+    output.read_exact(&mut [0; 100]).expect("the first rows");
+    assert!(place.ok(&["get", "STORE", "t", "7"]).contains("some text"));
+    assert!(place.ok(&["stats", "STORE"]).contains("t"));
+    place.ok(&["check", "STORE"]);
+    let message = place.fails(2, &["load", "STORE", "t", &file, "--key", "id:int", "--replace"]);
+    assert!(message.starts_with("FRD-3101 ") && message.contains("read-only"), "{message}");
+    output.read_to_end(&mut Vec::new()).expect("the other rows");
+    assert!(scan.wait().expect("it ends").success());
+    place.ok(&["load", "STORE", "t", &file, "--key", "id:int", "--replace"]);
+}
+
 #[test]
 fn a_closed_pipe_ends_output_without_an_error() {
     let place = Place::new();

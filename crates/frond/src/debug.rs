@@ -42,7 +42,7 @@ mod tests {
         batch.put(&tree, b"SECRET", b"secret").expect("put");
         let by_row = IndexSpec::new("by_row", |_, row, out| {
             out.extend_from_slice(row);
-            true
+            Ok(true)
         });
         let table = db.table(TableSpec::new("table").index(by_row)).expect("new");
         let txn = db.begin(TxnOptions::default()).expect("begins");

@@ -122,12 +122,12 @@ mod wal;
 
 pub use db::{
     Batch, CACHE_BYTES_MIN, Cursor, Db, IfLocked, Interrupter, Isolation, Options, Projection,
-    ReadOptions, RowBuf, RowCount, RowLock, Rows, Savepoint, Snapshot, SnapshotInfo, Stats,
+    ReadOptions, Reader, RowBuf, RowCount, RowLock, Rows, Savepoint, Snapshot, SnapshotInfo, Stats,
     TemporaryTree, Tree, TreeInfo, TreeOptions, Txn, TxnCursor, TxnOptions, TxnRows,
 };
 pub use error::{Duplicate, Error, ErrorKind, Place, Result};
 pub use key_range::{KeyRange, prefix};
-pub use table::{IndexRow, IndexScan, IndexSpec, Table, TableIndex, TableSpec};
+pub use table::{IndexRow, IndexRows, IndexScan, IndexSpec, Table, TableIndex, TableSpec};
 pub use types::{
     Durability, KEY_BYTES_MAX, Seqno, SizeClass, TreeId, VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX,
 };

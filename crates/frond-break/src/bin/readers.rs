@@ -69,7 +69,7 @@ fn change_indexes(table: &Table, stop: &AtomicBool) -> frond::Result<u64> {
     while !stop.load(Relaxed) {
         let by_first = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
             out.push(row[0]);
-            true
+            Ok(true)
         };
         let spec = IndexSpec::new("by first", by_first);
         table.build_index(if changes % 2 == 0 { spec.clustering() } else { spec })?;
@@ -152,9 +152,8 @@ fn main() {
     let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy);
     let db = run.must(Db::open(run.dir().join("store"), options), "create a store");
     let table = run.must(db.table(TableSpec::new("t")), "create a table");
-    let filled = db.transact(|txn| {
-        (0..ROWS).try_for_each(|row| table.insert(txn, &[row], &[row % 7, row, 1]))
-    });
+    let filled = db
+        .transact(|txn| (0..ROWS).try_for_each(|row| table.insert(txn, [row], [row % 7, row, 1])));
     run.must(filled, "fill the table");
     let other = run.must(db.create_tree("other", TreeOptions::default()), "create a tree");
     let (stop, reads, errors) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));

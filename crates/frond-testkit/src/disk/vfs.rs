@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use frond::internals::io::{ALIGN, Clock, Env, File, OpenMode, Rng, Vfs, Workers};
+use frond::internals::io::{ALIGN, Clock, Env, File, LockKind, OpenMode, Rng, Vfs, Workers};
 
 use super::{
     fault::{CallKind, Fault, FaultKind},
@@ -257,7 +257,7 @@ impl Vfs for SimVfs {
             path,
             write: mode.write,
             direct,
-            holds_lock: Mutex::new(false),
+            holds_lock: Mutex::new(None),
         }))
     }
 
@@ -335,7 +335,7 @@ struct SimFile {
     path: PathBuf,
     write: bool,
     direct: bool,
-    holds_lock: Mutex<bool>,
+    holds_lock: Mutex<Option<LockKind>>,
 }
 
 impl fmt::Debug for SimFile {
@@ -464,20 +464,20 @@ impl File for SimFile {
         self.direct
     }
 
-    fn try_lock(&self) -> io::Result<bool> {
+    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
         let mut world = self.vfs.world();
         refuse(world.begin(&self.call(CallKind::Lock))?)?;
-        let taken = world.locks.insert(self.inode);
+        let taken = world.locks.entry(self.inode).or_default().try_take(kind);
         if taken {
-            *self.holds_lock.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            *self.holds_lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(kind);
         }
         Ok(taken)
     }
 
     fn unlock(&self) -> io::Result<()> {
-        let held = &mut *self.holds_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(held) {
-            self.vfs.world().locks.remove(&self.inode);
+        let held = self.holds_lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(kind) = held {
+            self.vfs.world().locks.entry(self.inode).or_default().release(kind);
         }
         Ok(())
     }
@@ -485,9 +485,8 @@ impl File for SimFile {
 
 impl Drop for SimFile {
     fn drop(&mut self) {
-        if *self.holds_lock.lock().unwrap_or_else(PoisonError::into_inner) {
-            self.vfs.world().locks.remove(&self.inode);
-        }
+        // It cannot fail.
+        let _ = self.unlock();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The simulated world inside the mutex: the disk, the count of calls, planned faults, recordings.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io,
     ops::Range,
     path::{Path, PathBuf},
@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use frond::internals::io::SimulatedLock;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
@@ -92,7 +93,7 @@ pub(super) struct World {
     /// Where reads fail.
     pub bad_sectors: Vec<(PathBuf, Range<u64>)>,
     pub no_free_bytes: bool,
-    pub locks: BTreeSet<Inode>,
+    pub locks: BTreeMap<Inode, SimulatedLock>,
     pub halted: bool,
     pub no_direct: bool,
     pub datasync_needs_size: bool,

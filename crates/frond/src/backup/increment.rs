@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::{
     coding::Reader,
     error::{Error, Place, Result},
-    io::{ALIGN, Env, OpenMode},
+    io::{ALIGN, Env, LockKind, OpenMode},
     page::{LINK_BYTES, Link, PageKind, StoreFile},
     store::{self, SUPERBLOCK_BYTES, Superblock},
     sync::Arc,
@@ -114,7 +114,7 @@ impl<'a> IncrementWriter<'a> {
             move |error| Error::io(unfinished, action, 0, error)
         };
         let file = store::open_unfinished(env, &unfinished)?;
-        if !file.try_lock().map_err(failed("lock"))? {
+        if !file.try_lock(LockKind::Exclusive).map_err(failed("lock"))? {
             let owner = "a backup that is being made there".into();
             return Err(Error::Locked { dir: unfinished, owner });
         }

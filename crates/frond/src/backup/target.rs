@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     error::{Error, Result},
-    io::{Env, OpenMode},
+    io::{Env, LockKind, OpenMode},
     page::{Link, StoreFile},
     store::{STORE_FILE, Superblock, write_slots},
     sync::Arc,
@@ -83,7 +83,7 @@ impl<'a> Target<'a> {
     }
 
     fn lock(&self) -> Result<()> {
-        if self.file.file.try_lock().map_err(|e| self.failed("lock", e))? {
+        if self.file.file.try_lock(LockKind::Exclusive).map_err(|e| self.failed("lock", e))? {
             return Ok(());
         }
         Err(being_made(&self.unfinished))
@@ -120,7 +120,7 @@ fn clear(env: &Env, dir: &Path) -> Result<()> {
         if name == Path::new(STORE_FILE) {
             let mode = OpenMode { write: true, ..OpenMode::default() };
             let file = env.vfs.open(&path, mode).map_err(failed("open"))?;
-            if !file.try_lock().map_err(failed("lock"))? {
+            if !file.try_lock(LockKind::Exclusive).map_err(failed("lock"))? {
                 return Err(being_made(dir));
             }
         }

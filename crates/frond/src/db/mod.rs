@@ -36,8 +36,10 @@ pub use ddl::{ChangeStep, SnapshotInfo, TreesChange, TreesChanged, WhichTree};
 pub use feed::{Change, ChangeFeed, ChangedTree, Commit};
 pub use load::{BulkLoad, BulkLoaded, IndexBuild, RowChanged};
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
-pub use read::{Cursor, Projection, RangeEstimate, RowBuf, RowCount, Rows, Snapshot, TxnRows};
-pub(crate) use read::{KeyOrder, Repeats};
+pub use read::{
+    Cursor, Projection, RangeEstimate, Reader, RowBuf, RowCount, Rows, Snapshot, TxnRows,
+};
+pub(crate) use read::{KeyOrder, Repeats, Which};
 pub(crate) use session::RowCall;
 pub use session::{
     IfLocked, Interrupter, Isolation, ManyRows, PreparedInfo, PreparedTxn, ReadOptions, RowChange,
@@ -125,9 +127,10 @@ impl Db {
     /// After a crash this replays the log: at most 512 MiB of it.
     ///
     /// # Errors
-    /// `Locked` if the store is open elsewhere; `NotAStore`, `TooNew`, `ForeignFile`, `Truncated`,
-    /// `WalDamaged`, `WalMissing`, `NoSuperblock` if it cannot be opened; `OperatorNeeded` if a
-    /// tree uses a merge operator that is not in `Options`. Nothing is written then.
+    /// `Locked` if the store is open elsewhere, unless both only read; `NotAStore`, `TooNew`,
+    /// `ForeignFile`, `Truncated`, `WalDamaged`, `WalMissing`, `NoSuperblock` if it cannot be
+    /// opened; `OperatorNeeded` if a tree uses a merge operator that is not in `Options`. Nothing
+    /// is written then.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         open::open(dir.as_ref(), options)
     }

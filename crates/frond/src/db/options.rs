@@ -116,6 +116,8 @@ impl Options {
     }
 
     /// Opens without writing a byte; writes fail with [`Error::ReadOnly`](crate::Error::ReadOnly).
+    /// A store can be open like this several times at once, in one process or several, but not
+    /// while it is open for writing.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self

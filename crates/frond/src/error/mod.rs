@@ -152,6 +152,20 @@ pub enum Error {
     /// A key that had to be new exists already: what it conflicts with.
     #[error(transparent)]
     DuplicateKey(#[from] Duplicate),
+    /// The function of an index failed for a row (FRD-1117). Nothing was written.
+    #[error(
+        "FRD-1117 the function of index \"{index}\" of table \"{table}\" failed for a row: {source}; nothing was written"
+    )]
+    IndexFunction {
+        /// The table.
+        table: String,
+        /// The index.
+        index: String,
+        /// The key of the row.
+        row: Vec<u8>,
+        /// The error that the function returned.
+        source: Arc<dyn std::error::Error + Send + Sync>,
+    },
     /// No tree has this name (FRD-1004).
     #[error("FRD-1004 no tree \"{0}\"")]
     NoSuchTree(String),
@@ -345,7 +359,7 @@ pub enum Error {
     },
     /// Another process, or this one, has the store open (FRD-3101).
     #[error(
-        "FRD-3101 {dir} is in use by {owner}; only one process at a time can have a store open"
+        "FRD-3101 {dir} is in use by {owner}; close it there: only read-only opens can share a store"
     )]
     Locked {
         /// The store directory.
@@ -461,6 +475,7 @@ impl Error {
             | OperatorNeeded { .. }
             | BatchTooLarge { .. }
             | Interrupted
+            | IndexFunction { .. }
             | TableMismatch { .. }
             | TxnEnded
             | NoSuchXid(_)
@@ -501,13 +516,14 @@ impl Error {
             | TreeNotEmpty(tree)
             | DefinitionChanged(tree) => Some(tree),
             DuplicateKey(duplicate) => Some(duplicate.tree()),
-            TableMismatch { table, .. } => Some(table),
+            IndexFunction { table, .. } | TableMismatch { table, .. } => Some(table),
             _ => None,
         }
     }
 
-    /// The start of the key that the error concerns, and the whole key's length, if any; for an
-    /// index of a table, the key of the row that was there first. Messages never contain it.
+    /// The start of the key that the error concerns, and the whole key's length, if any; for a
+    /// duplicate in an index of a table, the key of the row that was there first. Messages never
+    /// contain it.
     pub fn key(&self) -> Option<(&[u8], usize)> {
         use Error::*;
         let key = match self {
@@ -515,7 +531,7 @@ impl Error {
             LockTimeout { key, .. } | Deadlock { key, .. } | LockBusy { key, .. } => {
                 return key.as_ref().map(|key| (key.as_bytes(), key.key_bytes()));
             }
-            Conflict { key, .. } => key,
+            Conflict { key, .. } | IndexFunction { row: key, .. } => key,
             DuplicateKey(duplicate) => duplicate.key()?,
             _ => return None,
         };

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{File, OpenMode, Vfs};
+use super::{File, LockKind, OpenMode, SimulatedLock, Vfs};
 use crate::sync::{Arc, Mutex};
 
 /// Files in memory; clones share them.
@@ -26,7 +26,7 @@ enum Node {
 #[derive(Debug, Default)]
 struct MemoryContent {
     bytes: Mutex<Sparse>,
-    locked: Mutex<bool>,
+    lock: Mutex<SimulatedLock>,
 }
 
 /// Sparse bytes: only pages that were written take memory, so that tests can go beyond 2^32.
@@ -98,7 +98,7 @@ impl Sparse {
 struct MemoryFile {
     content: Arc<MemoryContent>,
     write: bool,
-    holds_lock: Mutex<bool>,
+    holds_lock: Mutex<Option<LockKind>>,
 }
 
 impl MemoryVfs {
@@ -124,7 +124,7 @@ impl Vfs for MemoryVfs {
             }
             None => return Err(io::ErrorKind::NotFound.into()),
         };
-        Ok(Arc::new(MemoryFile { content, write: mode.write, holds_lock: Mutex::new(false) }))
+        Ok(Arc::new(MemoryFile { content, write: mode.write, holds_lock: Mutex::new(None) }))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -193,8 +193,8 @@ impl MemoryFile {
 
 impl Drop for MemoryFile {
     fn drop(&mut self) {
-        if *self.holds_lock.lock().unwrap() {
-            *self.content.locked.lock().unwrap() = false;
+        if let Some(kind) = self.holds_lock.lock().unwrap().take() {
+            self.content.lock.lock().unwrap().release(kind);
         }
     }
 }
@@ -259,19 +259,17 @@ impl File for MemoryFile {
         false
     }
 
-    fn try_lock(&self) -> io::Result<bool> {
-        let mut locked = self.content.locked.lock().unwrap();
-        let free = !*locked;
-        if free {
-            *locked = true;
-            *self.holds_lock.lock().unwrap() = true;
+    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
+        let is_taken = self.content.lock.lock().unwrap().try_take(kind);
+        if is_taken {
+            *self.holds_lock.lock().unwrap() = Some(kind);
         }
-        Ok(free)
+        Ok(is_taken)
     }
 
     fn unlock(&self) -> io::Result<()> {
-        if std::mem::take(&mut *self.holds_lock.lock().unwrap()) {
-            *self.content.locked.lock().unwrap() = false;
+        if let Some(kind) = self.holds_lock.lock().unwrap().take() {
+            self.content.lock.lock().unwrap().release(kind);
         }
         Ok(())
     }

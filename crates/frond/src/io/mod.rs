@@ -45,6 +45,15 @@ pub struct OpenMode {
     pub direct: bool,
 }
 
+/// A lock on a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockKind {
+    /// Any number of open files may hold it at a time.
+    Shared,
+    /// No other open file may hold any lock.
+    Exclusive,
+}
+
 /// An open file: one descriptor for its life.
 pub trait File: Send + Sync + fmt::Debug {
     /// Fills `buf` from `offset`. Past the end: `UnexpectedEof`.
@@ -69,11 +78,44 @@ pub trait File: Send + Sync + fmt::Debug {
     fn sync_all(&self) -> io::Result<()>;
     /// True if the page cache is bypassed, so that invariant 3 applies.
     fn is_direct(&self) -> bool;
-    /// Takes the exclusive lock on the open file description; false if another holds it.
-    fn try_lock(&self) -> io::Result<bool>;
+    /// Takes the lock on the open file description; false if another holds one that excludes it.
+    fn try_lock(&self, kind: LockKind) -> io::Result<bool>;
     /// Releases the lock. Closing the last descriptor does so, too, but a closed store may still
     /// have handles.
     fn unlock(&self) -> io::Result<()>;
+    /// The processes that hold locks on the file, as far as the system tells.
+    fn lock_holders(&self) -> Vec<u32> {
+        Vec::new()
+    }
+}
+
+/// The locks on a file that is not the operating system's.
+#[derive(Debug, Default)]
+pub struct SimulatedLock {
+    shared: usize,
+    is_exclusive: bool,
+}
+
+impl SimulatedLock {
+    /// Takes a lock; false if another excludes it.
+    pub fn try_take(&mut self, kind: LockKind) -> bool {
+        let is_free = !self.is_exclusive && (kind == LockKind::Shared || self.shared == 0);
+        if is_free {
+            match kind {
+                LockKind::Shared => self.shared += 1,
+                LockKind::Exclusive => self.is_exclusive = true,
+            }
+        }
+        is_free
+    }
+
+    /// Releases a lock that was taken.
+    pub fn release(&mut self, kind: LockKind) {
+        match kind {
+            LockKind::Shared => self.shared -= 1,
+            LockKind::Exclusive => self.is_exclusive = false,
+        }
+    }
 }
 
 /// A file system.

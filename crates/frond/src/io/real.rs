@@ -7,7 +7,10 @@
 use std::{
     ffi::CString,
     fmt, io,
-    os::{fd::AsFd, unix::ffi::OsStrExt},
+    os::{
+        fd::AsFd,
+        unix::{ffi::OsStrExt, fs::MetadataExt},
+    },
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
 };
@@ -17,7 +20,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Clock, File, OpenMode, Rng, Vfs};
+use super::{Clock, File, LockKind, OpenMode, Rng, Vfs};
 use crate::sync::{Arc, OnceLock};
 
 /// The operating system's file systems.
@@ -206,8 +209,12 @@ impl File for RealFile {
         self.direct
     }
 
-    fn try_lock(&self) -> io::Result<bool> {
-        match self.file.try_lock() {
+    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
+        let locked = match kind {
+            LockKind::Shared => self.file.try_lock_shared(),
+            LockKind::Exclusive => self.file.try_lock(),
+        };
+        match locked {
             Ok(()) => Ok(true),
             Err(std::fs::TryLockError::WouldBlock) => Ok(false),
             Err(std::fs::TryLockError::Error(error)) => Err(error),
@@ -217,6 +224,33 @@ impl File for RealFile {
     fn unlock(&self) -> io::Result<()> {
         self.file.unlock()
     }
+
+    fn lock_holders(&self) -> Vec<u32> {
+        let found = self.file.metadata().and_then(|about| {
+            let file = (fs::major(about.dev()), fs::minor(about.dev()), about.ino());
+            Ok(holders(&std::fs::read_to_string("/proc/locks")?, file))
+        });
+        found.unwrap_or_default()
+    }
+}
+
+/// The processes that, by `/proc/locks`, have locked the file with this device and number, each
+/// once. Its lines are like `7: FLOCK  ADVISORY  READ 4711 08:01:131 0 EOF`, the device in
+/// hexadecimal; those of waiting processes have an arrow after the first word.
+fn holders(locks: &str, (major, minor, inode): (u32, u32, u64)) -> Vec<u32> {
+    let place = format!("{major:02x}:{minor:02x}:{inode}");
+    let mut found: Vec<u32> = locks
+        .lines()
+        .filter_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [_, "FLOCK", _, _, pid, at, ..] if at == place => pid.parse().ok(),
+            _ => None,
+        })
+        // Those of other namespaces have no number here.
+        .filter(|pid| *pid > 0)
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 /// Linux accepts at most 1024 slices per call.
@@ -275,3 +309,39 @@ impl Rng for RealRng {
 }
 
 static PROCESS_START: OnceLock<Instant> = OnceLock::new();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_of_a_lock_are_found_in_the_list_of_locks() {
+        let locks = "1: FLOCK  ADVISORY  READ  4711 08:01:131 0 EOF\n\
+                     1: -> FLOCK  ADVISORY  WRITE 12 08:01:131 0 EOF\n\
+                     2: FLOCK  ADVISORY  READ  0 08:01:131 0 EOF\n\
+                     3: POSIX  ADVISORY  WRITE 13 08:01:131 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 14 08:01:132 0 EOF\n\
+                     5: FLOCK  ADVISORY  READ  88 08:01:131 0 EOF\n\
+                     6: FLOCK  ADVISORY  READ  88 08:01:131 0 EOF\n";
+        assert_eq!(holders(locks, (8, 1, 131)), [88, 4711]);
+        assert_eq!(holders("anything\n", (8, 1, 131)), [0; 0]);
+    }
+
+    #[test]
+    fn shared_locks_exclude_exclusive_ones() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("file");
+        std::fs::write(&path, b"x").expect("written");
+        let open = || RealVfs.open(&path, OpenMode::default()).expect("opens");
+        let (one, two, three) = (open(), open(), open());
+        let lock = |file: &Arc<dyn File>, kind| file.try_lock(kind).expect("a lock");
+        assert!(lock(&one, LockKind::Shared) && lock(&two, LockKind::Shared));
+        assert!(!lock(&three, LockKind::Exclusive));
+        // What the system tells depends on the file system; it names no other process.
+        let own = std::process::id();
+        assert!(three.lock_holders().iter().all(|pid| *pid == own));
+        one.unlock().expect("unlocked");
+        two.unlock().expect("unlocked");
+        assert!(lock(&three, LockKind::Exclusive) && !lock(&one, LockKind::Shared));
+    }
+}

@@ -32,7 +32,7 @@ use std::{alloc::Layout, marker::PhantomData, mem, num::NonZeroU32, ptr, slice};
 use crate::{
     Seqno,
     cache::{FRAME_BYTES, Frame, FrameMemory, FramePool},
-    message::{Message, Tag},
+    message::{Kind, Message, Tag},
     prefetch::{CACHE_LINE_BYTES, prefetch},
     striped::{CacheLine, Striped},
     sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, thread_number},
@@ -191,6 +191,11 @@ impl<'a> Record<'a> {
             Some(tag) => Message::new(tag, self.payload()),
             None => unreachable!("records are written with valid tags"),
         }
+    }
+
+    /// True if it gives its key a value, rather than deleting it.
+    pub(super) fn is_value(&self) -> bool {
+        self.message().tag.kind() != Kind::Delete
     }
 
     #[inline]

@@ -51,6 +51,11 @@ impl MemRun {
         self.inserted.entries
     }
 
+    /// Number of messages that give their key a value.
+    pub fn rows(&self) -> usize {
+        self.inserted.rows.unsigned_abs()
+    }
+
     /// Bytes of keys and payloads.
     pub fn entry_bytes(&self) -> usize {
         self.inserted.bytes

@@ -130,7 +130,7 @@ impl Memtable {
     pub fn attach(&self, tree: TreeId, seqno: Seqno, run: Arc<MemRun>) {
         let table = self.directory.find_or_add(&mut self.arena.writer(), tree);
         let (entries, bytes) = (run.entries(), run.bytes());
-        let inserted = Inserted { entries, bytes: run.entry_bytes() };
+        let inserted = Inserted { entries, bytes: run.entry_bytes(), rows: run.rows() as isize };
         if self.runs.attach(tree, seqno, run) {
             table.count(inserted);
             self.run_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -285,6 +285,8 @@ placed! {
         apart: [u32; 16],
         entries: AtomicU64,
         entry_bytes: AtomicU64,
+        /// Entries, less the keys whose newest version is a value; mini-runs by themselves.
+        other_entries: AtomicU64,
     }
 }
 
@@ -299,6 +301,7 @@ impl Table {
             apart: [0; 16],
             entries: AtomicU64::new(0),
             entry_bytes: AtomicU64::new(0),
+            other_entries: AtomicU64::new(0),
         }
     }
 
@@ -325,6 +328,20 @@ impl Table {
     fn count(&self, inserted: Inserted) {
         self.entries.fetch_add(inserted.entries as u64, Ordering::Relaxed);
         self.entry_bytes.fetch_add(inserted.bytes as u64, Ordering::Relaxed);
+        // Usually 0: commits insert new rows, or few.
+        let others = inserted.entries as isize - inserted.rows;
+        if others != 0 {
+            self.other_entries.fetch_add(others.unsigned_abs() as u64, Ordering::Release);
+        }
+    }
+
+    /// Keys whose newest version is a value, and the bytes of all entries. Concurrent inserts may
+    /// count as such.
+    fn rows(&self) -> (usize, usize) {
+        // In this order: an entry that does not count was counted before, with all entries.
+        let others = self.other_entries.load(Ordering::Acquire) as usize;
+        let (entries, bytes) = self.entries();
+        (entries.saturating_sub(others), bytes)
     }
 
     /// Entries inserted, and their bytes.

@@ -1,5 +1,4 @@
-//! Estimates how many entries of a tree lie in a range, from where two descents end, without a
-//! walk.
+//! Estimates how many rows of a tree lie in a range, from where two descents end, without a walk.
 //!
 //! Each step down adds the share of the keys that lies below the child taken, assuming that all
 //! children have equally many. In the leaf the share is exact, since keys are compared there: a
@@ -16,26 +15,32 @@ use super::{
 use crate::TreeId;
 
 impl Memtable {
-    /// Estimates the number of versions of the keys from `from` up to, not including, `to`, and
-    /// their bytes; 0 only if there were none. Ignores range deletes.
+    /// Estimates the number of keys from `from` up to, not including, `to` whose newest version is
+    /// a value, and the bytes of all versions there; 0 only if there is no version: an older one
+    /// may be a value. Ignores range deletes.
     pub fn estimate(&self, tree: TreeId, from: Option<&[u8]>, to: Option<&[u8]>) -> (f64, f64) {
         let Some(table) = self.table(tree) else { return (0.0, 0.0) };
-        let (all, all_bytes) = table.entries();
+        let (all, all_bytes) = table.rows();
         let (mut own, mut own_bytes) = (all as f64, all_bytes as f64);
-        let (mut entries, mut bytes) = (0.0, 0.0);
+        let (mut rows, mut bytes) = (0.0, 0.0);
         if table.has_runs() {
             for attached in self.runs.of_tree(tree, super::LATEST) {
-                let (run, run_bytes) = (attached.run.entries(), attached.run.entry_bytes());
+                let (run, run_bytes) = (attached.run.rows(), attached.run.entry_bytes());
                 let share = share_between(attached.run.tree(), from, to);
-                entries += share * run as f64;
+                rows += part(share, run as f64);
                 bytes += share * run_bytes as f64;
                 own -= run as f64;
                 own_bytes -= run_bytes as f64;
             }
         }
         let share = share_between(table.tree(&self.arena), from, to);
-        (entries + share * own.max(1.0), bytes + share * own_bytes.max(0.0))
+        (rows + part(share, own), bytes + share * own_bytes.max(0.0))
     }
+}
+
+/// This share of some rows; 0 only if the share is.
+fn part(share: f64, rows: f64) -> f64 {
+    if share == 0.0 { 0.0 } else { (share * rows).max(f64::MIN_POSITIVE) }
 }
 
 /// The place where a key belongs in a tree.

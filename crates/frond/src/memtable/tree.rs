@@ -28,7 +28,10 @@ use super::{
     node::{LEAF_BYTES, Node, NodeHead, Position, SLOTS, SLOTS_SMALL, node, place_node},
     versions,
 };
-use crate::{Seqno, message::Tag};
+use crate::{
+    Seqno,
+    message::{Kind, Tag},
+};
 
 /// One tree: an arena, and the place of the root's address.
 #[derive(Clone, Copy)]
@@ -338,6 +341,8 @@ pub(super) struct Inserted {
     pub(super) entries: usize,
     /// Of keys and payloads.
     pub(super) bytes: usize,
+    /// Change of the number of keys whose newest version is a value.
+    pub(super) rows: isize,
 }
 
 /// A leaf and the version at which it was found.
@@ -546,15 +551,18 @@ impl<'w, 'a> Batch<'w, 'a> {
             let Located { leaf, version } = self.renewed(located);
             Seen { node: node(self.tree.arena, leaf), version }
         });
-        if self.insert_version(entry, &mut seen) {
+        if let Some(rows) = self.insert_version(entry, &mut seen) {
             self.inserted.entries += 1;
             self.inserted.bytes += entry.key.len() + entry.payload.len();
+            self.inserted.rows += rows;
         }
     }
 
-    /// Inserts one version; false if it was already there. `seen` may be out of date.
-    fn insert_version(&mut self, entry: Entry<'_>, seen: &mut Option<Seen<'a>>) -> bool {
+    /// Inserts one version; returns by how much that changes the number of keys whose newest
+    /// version is a value, or `None` if it was already there. `seen` may be out of date.
+    fn insert_version(&mut self, entry: Entry<'_>, seen: &mut Option<Seen<'a>>) -> Option<isize> {
         let Entry { key, tag, payload } = entry;
+        let is_value = tag.kind() != Kind::Delete;
         let (arena, seqno) = (self.tree.arena, self.seqno);
         let mut record = None;
         loop {
@@ -566,7 +574,7 @@ impl<'w, 'a> Batch<'w, 'a> {
                 if let Some(first) = first
                     && leaf.lock().validate(version)
                 {
-                    return versions::place(arena, first, seqno, || match record {
+                    return versions::place(arena, first, (seqno, is_value), || match record {
                         Some(whole) => whole,
                         None => self.writer.record(seqno, tag, &[], payload),
                     });
@@ -582,7 +590,7 @@ impl<'w, 'a> Batch<'w, 'a> {
                 leaf.insert(arena, slot, at, None);
                 leaf.lock().unlock();
                 self.note_own_change(leaf.at, version);
-                return true;
+                return Some(isize::from(is_value));
             }
         }
     }

@@ -16,18 +16,20 @@
 use super::arena::{Arena, At, Record, RecordHead};
 use crate::{Seqno, message::Message};
 
-/// Adds a version, written by `write`, to the chain of a key's first record; false if one of this
-/// seqno is there.
+/// Adds a version, written by `write`, to the chain of a key's first record. Returns by how much
+/// that changes the number of keys whose newest version is a value; `None` if one of this seqno is
+/// there.
 pub(super) fn place(
     arena: &Arena,
     first: At<RecordHead>,
-    seqno: Seqno,
+    (seqno, is_value): (Seqno, bool),
     write: impl FnOnce() -> At<RecordHead>,
-) -> bool {
+) -> Option<isize> {
     let first = arena.record(first);
     if first.seqno() == seqno {
-        return false;
+        return None;
     }
+    let mut is_newest = first.seqno() < seqno;
     let mut write = Some(write);
     let mut written = None;
     let mut newer = first;
@@ -36,10 +38,10 @@ pub(super) fn place(
         if let Some(at) = next {
             let record = arena.record(at);
             if record.seqno() == seqno {
-                return false;
+                return None;
             }
             if record.seqno() > seqno && !plant!("memtable: newest version by arrival") {
-                newer = record;
+                (newer, is_newest) = (record, false);
                 continue;
             }
         }
@@ -51,7 +53,13 @@ pub(super) fn place(
         // Invariant 2 lets a failed swap continue from the same link: only newer members, or this
         // seqno itself, can have been added in between.
         if newer.link().replace(next, new).is_ok() {
-            return true;
+            if !is_newest {
+                return Some(0);
+            }
+            // The swap was at the start of the chain, so this was the newest version until now.
+            let next = next.map(|at| arena.record(at));
+            let before = next.filter(|next| next.seqno() > first.seqno()).unwrap_or(first);
+            return Some(isize::from(is_value) - isize::from(before.is_value()));
         }
     }
 }

@@ -141,9 +141,9 @@ impl BlockIndex {
         low
     }
 
-    /// Estimates entries and stored bytes of the blocks that [lo, hi) meets, each at least 1. The
-    /// blocks at its ends count by the share that `rows_below` returns, or half where that is not
-    /// known.
+    /// Estimates entries that are no deletes, and stored bytes, of the blocks that [lo, hi) meets,
+    /// each at least 1. The blocks at its ends count by the share that `rows_below` returns, or
+    /// half where that is not known.
     pub fn estimate(
         &self,
         lo: Option<&[u8]>,
@@ -166,7 +166,8 @@ impl BlockIndex {
             let (from, below) = cut(lo, index == first && cut_first, 0);
             let (to, above) = cut(hi, index == last && cut_last, entry.rows);
             let rows = u64::from(to.saturating_sub(from));
-            entries += rows >> (below + above);
+            let puts = u64::from(entry.rows.saturating_sub(entry.deletes));
+            entries += (rows * puts / u64::from(entry.rows.max(1))) >> (below + above);
             bytes += (u64::from(entry.encoded_bytes) * rows / u64::from(entry.rows.max(1)))
                 >> (below + above);
         }

@@ -293,8 +293,9 @@ impl Run {
         self.footer.index.estimate(lo, hi, |_, _| None).1
     }
 
-    /// Estimates the entries in `[lo, hi)` and their stored bytes, exactly where the blocks at its
-    /// ends are in memory; 0 only if the range is certainly empty.
+    /// Estimates the entries in `[lo, hi)` that are no deletes, and the stored bytes of all;
+    /// exactly, except for the share of deletes, where the blocks at its ends are in memory. 0 only
+    /// if the range is certainly empty.
     pub fn held_between(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> (u64, u64) {
         if self.certainly_empty(lo, hi) {
             return (0, 0);

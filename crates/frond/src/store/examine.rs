@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    io::{Env, OpenMode},
+    io::{Env, LockKind, OpenMode},
     page::{Link, PageKind, StoreFile},
     sync::Arc,
     types::{Lineage, VersionNumber},
@@ -81,8 +81,8 @@ impl Drop for Held {
     }
 }
 
-/// Opens the store in `dir` for examination: takes the lock, reads a slot for the store's id, and
-/// nothing else. Its space is empty, so it cannot allocate.
+/// Opens the store in `dir` for examination: takes the shared lock, reads a slot for the store's
+/// id, and nothing else. Its space is empty, so it cannot allocate.
 pub fn examine(env: &Env, dir: &Path) -> Result<Arc<Store>> {
     let not_a_store = |why: &str| Err(Error::NotAStore { path: dir.into(), why: why.to_owned() });
     match probe(env, dir)? {
@@ -94,7 +94,7 @@ pub fn examine(env: &Env, dir: &Path) -> Result<Arc<Store>> {
     let path = dir.join(STORE_FILE);
     let mode = OpenMode { write: false, create_new: false, direct: true };
     let file = env.vfs.open(&path, mode).map_err(|e| Error::io(&path, "open", 0, e))?;
-    let lock = FileLock::take(&file, dir)?;
+    let lock = FileLock::take(&file, dir, LockKind::Shared)?;
     let guard = Guard::new(file.clone(), true).map_err(|e| Error::io(&path, "measure", 0, e))?;
     lock.keep();
     let slots = [read_slot(&guard, 0), read_slot(&guard, 1)];

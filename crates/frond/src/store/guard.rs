@@ -12,7 +12,7 @@ use std::{fmt, io};
 
 use crate::{
     error::{Error, Result},
-    io::File,
+    io::{File, LockKind},
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
 };
 
@@ -207,8 +207,8 @@ impl File for Guard {
         self.file.is_direct()
     }
 
-    fn try_lock(&self) -> io::Result<bool> {
-        self.file.try_lock()
+    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
+        self.file.try_lock(kind)
     }
 
     /// Releases the lock, except in a fork's copy: the lock belongs to its parent.

@@ -11,7 +11,8 @@
 //!    a new store.
 //! 4. A store file appears under its name only when it is whole and durable.
 //!
-//! Threads: one at a time per store, enforced by the kernel's file lock.
+//! Threads: one writer or any number of readers at a time per store, enforced by the kernel's file
+//! lock.
 
 use std::path::Path;
 
@@ -32,7 +33,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    io::{Env, File, OpenMode},
+    io::{Env, File, LockKind, OpenMode},
     page::{FEATURE_ROW_COUNTS, FEATURE_SUMS, PageKind, StoreFile},
     sync::Arc,
     types::{StoreId, VersionNumber},
@@ -57,8 +58,8 @@ pub enum Found {
 /// Options for opening a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StoreOptions {
-    /// Change nothing. The lock is still taken: a file that another process writes cannot be read
-    /// consistently.
+    /// Change nothing. Several openers may do so at once, in one process or several. They exclude
+    /// one that writes: a file that is being written cannot be read consistently.
     pub read_only: bool,
     /// Allocate from this offset on; tests use it to put stores beyond 2^32.
     pub allocate_from: u64,
@@ -146,7 +147,7 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
         move |e| Error::io(new, action, 0, e)
     };
     let file = open_unfinished(env, &new)?;
-    let _lock = FileLock::take(&file, dir)?;
+    let _lock = FileLock::take(&file, dir, LockKind::Exclusive)?;
     // Check with the lock held: its previous holder may have finished and renamed this very file.
     if env.vfs.exists(&path).map_err(failed("look at"))? {
         return Err(Error::Locked { dir: dir.into(), owner: "another that just made it".into() });
@@ -187,20 +188,21 @@ pub(super) struct FileLock<'a> {
 }
 
 impl<'a> FileLock<'a> {
-    /// Takes the lock; `Locked` if another process holds it.
-    pub(super) fn take(file: &'a Arc<dyn File>, dir: &Path) -> Result<Self> {
+    /// Takes the lock; `Locked` if another open file excludes it.
+    pub(super) fn take(file: &'a Arc<dyn File>, dir: &Path, kind: LockKind) -> Result<Self> {
         let file = &**file;
-        if file.try_lock().map_err(|e| Error::io(dir, "lock", 0, e))?
-            || plant!("store: the lock file is not locked")
-        {
+        let try_lock = |kind| file.try_lock(kind).map_err(|e| Error::io(dir, "lock", 0, e));
+        if try_lock(kind)? || plant!("store: the lock file is not locked") {
             return Ok(Self { file, is_kept: false });
         }
-        let owner = match owner::read(file) {
-            Some(owner) if owner.pid == u64::from(std::process::id()) => {
-                format!("this process ({})", owner.pid)
-            }
-            Some(owner) => format!("process {}", owner.pid),
-            None => "another process".into(),
+        // Readers do not sign the owner page. Only they leave a shared lock.
+        let are_readers = kind == LockKind::Exclusive && try_lock(LockKind::Shared)?;
+        if are_readers {
+            file.unlock().map_err(|e| Error::io(dir, "unlock", 0, e))?;
+        }
+        let owner = match are_readers {
+            true => readers(&file.lock_holders()),
+            false => owner::read(file).map_or("another process".into(), |o| process(o.pid)),
         };
         Err(Error::Locked { dir: dir.into(), owner })
     }
@@ -220,6 +222,26 @@ impl Drop for FileLock<'_> {
     }
 }
 
+/// A process, in words.
+fn process(pid: u64) -> String {
+    match pid == u64::from(std::process::id()) {
+        true => format!("this process ({pid})"),
+        false => format!("process {pid}"),
+    }
+}
+
+/// The processes that have a store open for reading, in words.
+fn readers(pids: &[u32]) -> String {
+    let named: Vec<String> = pids.iter().take(3).map(|pid| process((*pid).into())).collect();
+    let more = pids.len().saturating_sub(named.len());
+    match (named.len(), more) {
+        (0, _) => "another process, which has it open read-only".into(),
+        (1, 0) => format!("{}, which has it open read-only", named[0]),
+        (_, 0) => format!("{}, which have it open read-only", named.join(" and ")),
+        _ => format!("{} and {more} more, which have it open read-only", named.join(", ")),
+    }
+}
+
 /// Opens the store in `dir`.
 pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
     let not_a_store = |why: &str| Err(Error::NotAStore { path: dir.into(), why: why.to_owned() });
@@ -234,7 +256,8 @@ pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
     let path = dir.join(STORE_FILE);
     let mode = OpenMode { write: !options.read_only, create_new: false, direct: true };
     let file = env.vfs.open(&path, mode).map_err(|e| Error::io(&path, "open", 0, e))?;
-    let lock = FileLock::take(&file, dir)?;
+    let kind = if options.read_only { LockKind::Shared } else { LockKind::Exclusive };
+    let lock = FileLock::take(&file, dir, kind)?;
     let guard = Guard::new(file.clone(), options.read_only)
         .map_err(|e| Error::io(&path, "measure", 0, e))?;
     lock.keep();

@@ -1,7 +1,8 @@
 //! The owner page: which process has the store open, and from which version on it counts.
 //!
 //! Ownership is the kernel's lock on the open store file, which ends with its owner; this page only
-//! names the owner in the message to a second opener (P18). It also keeps births apart: each open
+//! names the owner in the message to a second opener (P18); one that only reads does not sign it.
+//! It also keeps births apart: each open
 //! starts to count versions above everything that an earlier one may have written without
 //! publishing it (Rule: I20). The slots cannot record that, since they are rewritten unchanged.
 //!

@@ -11,6 +11,8 @@
 //! 2. An entry of the snapshot comes from here only if the transaction has written its key but not
 //!    its row: all others come from the transaction's cursor.
 //!
+//! At a snapshot outside of transactions there are no own writes, and a cursor returns everything.
+//!
 //! Threads: one. Cost: while the transaction has written nothing to the index, that of its cursor;
 //! otherwise a second scan over the snapshot, and a look at own writes for each entry.
 
@@ -26,8 +28,24 @@ type Found = (Vec<u8>, Vec<u8>);
 /// A scan over entries.
 #[derive(Debug)]
 pub(super) struct Entries<'t> {
-    seen: TxnCursor<'t>,
+    seen: Seen<'t>,
     beside: Option<Beside<'t>>,
+}
+
+/// The cursor over entries, of a transaction or at a snapshot.
+#[derive(Debug)]
+enum Seen<'t> {
+    Txn(Box<TxnCursor<'t>>),
+    Snapshot(Box<Cursor>),
+}
+
+impl Seen<'_> {
+    fn walk(&mut self) -> &mut dyn Walk {
+        match self {
+            Self::Txn(cursor) => &mut **cursor,
+            Self::Snapshot(cursor) => &mut **cursor,
+        }
+    }
 }
 
 /// The scan over the snapshot, for entries that own writes hide.
@@ -72,7 +90,12 @@ impl<'t> Entries<'t> {
             position: Position::Low,
             found: Found::default(),
         });
-        Self { seen, beside }
+        Self { seen: Seen::Txn(Box::new(seen)), beside }
+    }
+
+    /// The entries of a cursor at a snapshot.
+    pub fn at(cursor: Cursor) -> Self {
+        Self { seen: Seen::Snapshot(Box::new(cursor)), beside: None }
     }
 
     pub fn seek(&mut self, key: &[u8]) {
@@ -104,7 +127,7 @@ impl<'t> Entries<'t> {
     }
 
     fn stand(&mut self, position: Position) {
-        place(&mut self.seen, &position, true, false);
+        place(self.seen.walk(), &position, true, false);
         if let Some(beside) = &mut self.beside {
             beside.stand(position);
         }
@@ -114,16 +137,16 @@ impl<'t> Entries<'t> {
     pub fn step(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
         let Self { seen, beside } = self;
         match beside {
-            Some(beside) => beside.step(seen, forward),
-            None if forward => seen.next(),
-            None => seen.prev(),
+            Some(beside) => beside.step(seen.walk(), forward),
+            None if forward => seen.walk().next(),
+            None => seen.walk().prev(),
         }
     }
 }
 
 /// Positions a scan, that over the snapshot's entries or the other, to continue from a position in
 /// a direction. Of two entries with one key, the snapshot's comes second.
-fn place<W: Walk>(walk: &mut W, position: &Position, forward: bool, is_shown: bool) {
+fn place(walk: &mut dyn Walk, position: &Position, forward: bool, is_shown: bool) {
     match position {
         Position::Low => walk.seek_first(),
         Position::High => walk.seek_last(),
@@ -148,7 +171,7 @@ impl Beside<'_> {
         place(&mut self.shown, &self.position, self.forward, true);
     }
 
-    fn step(&mut self, seen: &mut TxnCursor<'_>, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+    fn step(&mut self, seen: &mut dyn Walk, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
         if self.forward != forward {
             self.forward = forward;
             place(seen, &self.position, forward, false);
@@ -214,7 +237,7 @@ impl Beside<'_> {
     }
 }
 
-fn go<W: Walk>(walk: &mut W, forward: bool) -> Result<Option<Found>> {
+fn go(walk: &mut dyn Walk, forward: bool) -> Result<Option<Found>> {
     let found = if forward { walk.next()? } else { walk.prev()? };
     Ok(found.map(|(key, value)| (key.to_vec(), value.to_vec())))
 }

@@ -79,19 +79,19 @@ impl Table {
     /// db.transact(|txn| words.insert(txn, b"1", b"frond"))?;
     /// words.build_index(IndexSpec::new("word", |_, row, out| {
     ///     out.extend_from_slice(row);
-    ///     true
+    ///     Ok(true)
     /// }).unique())?;
-    /// let txn = db.begin(Default::default())?;
-    /// let found = words.index("word")?.get(&txn, b"frond")?;
+    /// let found = words.index("word")?.get(&db, b"frond")?;
     /// assert_eq!(found, Some((b"1".to_vec(), b"frond".to_vec())));
-    /// # drop(txn); drop(words);
+    /// # drop(words);
     /// # db.close()
     /// # }
     /// ```
     ///
     /// # Errors
     /// Nothing is left of the index, and the table is as it was. `IndexDuplicates` if two rows have
-    /// the same bytes in a unique index; `InvalidArgument` if the table has an index with this
+    /// the same bytes in a unique index; `IndexFunction` if its function fails for a row;
+    /// `InvalidArgument` if the table has an index with this
     /// name; `LockBusy` while another one is built or dropped; those of a bulk load and of commits.
     pub fn build_index(&self, spec: IndexSpec) -> Result<()> {
         self.build_index_with(spec, |_| ControlFlow::Continue(()))
@@ -140,14 +140,15 @@ struct Build<'a> {
 /// An entry's key and value.
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// The entry of a row, if it has one.
-fn entry(spec: &IndexSpec, key: &[u8], row: Option<&[u8]>) -> Option<Entry> {
+/// The entry of a row of a table, if it has one.
+fn entry(table: &Table, spec: &IndexSpec, key: &[u8], row: Option<&[u8]>) -> Result<Option<Entry>> {
     let form = Form { unique: spec.unique, clustering: spec.clustering };
     let (mut extracted, mut at, mut value) = (Vec::new(), Vec::new(), Vec::new());
-    let row = row.filter(|row| extract(spec, key, Some(row), &mut extracted))?;
+    let has_entry = extract(&table.rows, spec, key, row, &mut extracted)?;
+    let Some(row) = row.filter(|_| has_entry) else { return Ok(None) };
     form.write_key(&extracted, key, &mut at);
     form.write_value(key, row, &mut value);
-    Some((at, value))
+    Ok(Some((at, value)))
 }
 
 impl Build<'_> {
@@ -178,7 +179,7 @@ impl Build<'_> {
         let mut count = 0;
         while let Some((key, row)) = rows.next()? {
             count += 1;
-            if let Some((at, value)) = entry(&self.spec, key, Some(row)) {
+            if let Some((at, value)) = entry(self.table, &self.spec, key, Some(row))? {
                 let added = self.build.add(0, &at, &value);
                 added.map_err(|error| self.name_both(&snapshot, error))?;
             }
@@ -199,7 +200,9 @@ impl Build<'_> {
             let mut rows = snapshot.scan(&self.table.rows, ..)?;
             let mut extracted = Vec::new();
             while let Some((key, row)) = rows.next()?.filter(|_| found.len() < 2) {
-                if extract(&self.spec, key, Some(row), &mut extracted) && extracted == twice {
+                let table = &self.table.rows;
+                let has_entry = extract(table, &self.spec, key, Some(row), &mut extracted)?;
+                if has_entry && extracted == twice {
                     found.push(key.to_vec());
                 }
             }
@@ -241,7 +244,8 @@ impl Build<'_> {
             let (old, new) = match self.build.next_change() {
                 Ok(None) => return Ok(()),
                 Ok(Some(RowChanged { key, old, new })) => {
-                    (entry(&self.spec, key, old), entry(&self.spec, key, new))
+                    let entry = |row| entry(self.table, &self.spec, key, row);
+                    (entry(old)?, entry(new)?)
                 }
                 Err(error) => {
                     let at = self.build.looked_at();

@@ -86,8 +86,13 @@ impl Table {
         while let Some((key, row)) = rows.next()? {
             report.rows += 1;
             for index in &indexes {
-                if !extract(&index.spec, key, Some(row), &mut extracted) {
-                    continue;
+                match extract(known, &index.spec, key, Some(row), &mut extracted) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(_) => {
+                        report.find(&index.spec, key, "the index's function fails for the row");
+                        continue;
+                    }
                 }
                 at.clear();
                 value.clear();
@@ -128,10 +133,11 @@ impl Table {
                 continue;
             };
             let row = snapshot.get(known, entry.key)?;
-            if !extract(&index.spec, entry.key, row.as_deref(), &mut extracted)
-                || extracted != *entry.extracted
-            {
-                report.find(&index.spec, entry.key, "the entry is no row's");
+            match extract(known, &index.spec, entry.key, row.as_deref(), &mut extracted) {
+                Ok(true) if extracted == *entry.extracted => {}
+                Ok(_) => report.find(&index.spec, entry.key, "the entry is no row's"),
+                // It was found with the rows.
+                Err(_) => {}
             }
         }
         Ok(count)

@@ -22,6 +22,9 @@ use crate::{
     tuple::{KeyPart, KeyReader, prefix_end},
 };
 
+/// A range of keys of entries.
+pub(super) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// The properties of an index that determine the form of its entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Form {
@@ -117,7 +120,7 @@ impl Form {
     }
 
     /// Converts a range of extracted bytes to a range of keys.
-    pub fn bounds(self, range: &impl KeyRange) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    pub fn bounds(self, range: &impl KeyRange) -> Bounds {
         let from = match range.lower() {
             Bound::Included(from) => Bound::Included(self.low(from)),
             Bound::Excluded(from) => Bound::Included(self.high(from)),

@@ -11,6 +11,7 @@
 //! | `state.rs` | the state shared by all handles |
 //! | `open.rs` | creating, opening and dropping tables; dropping indexes |
 //! | `write.rs` | insert, put, update, delete |
+//! | `delete_range.rs` | deleting all rows in a range |
 //! | `read.rs` | reading a row by its key, or by an index |
 //! | `scan.rs` | rows in the order of an index |
 //! | `columns.rs` | adding, dropping, renaming and moving columns |
@@ -23,12 +24,16 @@
 //! 2. The catalog's definition of a table changes in one commit: an index exists as a whole or not
 //!    at all (Rule: I34).
 //!
+//! Reads take a [`Reader`](crate::Reader), which is a `Db`, a `Snapshot` or a `Txn`. Reads that
+//! lock, and writes, take a `Txn`.
+//!
 //! Threads: all; a transaction belongs to one thread at a time. Guide: docs/tables.md.
 
 mod beside;
 mod build;
 mod check;
 mod columns;
+mod delete_range;
 mod entry;
 mod form;
 mod open;
@@ -45,5 +50,5 @@ pub use check::{TableFinding, TableReport};
 pub use columns::ColumnChange;
 pub use open::Table;
 pub use read::TableIndex;
-pub use scan::{IndexRow, IndexScan};
+pub use scan::{IndexRow, IndexRows, IndexScan};
 pub use spec::{Column, IndexInfo, IndexSpec, TableSpec};

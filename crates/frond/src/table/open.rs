@@ -41,8 +41,9 @@ impl Db {
     /// Opens a table, or creates it if none has this name.
     ///
     /// The definition must list exactly the stored indexes, each as it was made. To add one to a
-    /// table that has rows, open it without and call [`Table::build_index`]; to open it without one
-    /// that it has, call [`drop_index`](Self::drop_index) first. If an open store has several
+    /// table that has rows, use [`TableSpec::build_missing`], or open it without and call
+    /// [`Table::build_index`]; to open it without one that it has, call
+    /// [`drop_index`](Self::drop_index) first. If an open store has several
     /// handles of a table, all use the functions that the first one was given.
     ///
     /// ```
@@ -52,34 +53,38 @@ impl Db {
     /// use frond::{IndexSpec, TableSpec};
     ///
     /// // A row is a mail address and a city, with a comma between.
-    /// let part = |row: &[u8], n| row.split(|byte| *byte == b',').nth(n).unwrap().to_vec();
+    /// fn part<'r>(row: &'r [u8], number: usize) -> Result<&'r str, std::str::Utf8Error> {
+    ///     Ok(std::str::from_utf8(row)?.split(',').nth(number).unwrap_or_default())
+    /// }
     /// let people = db.table(
     ///     TableSpec::new("people")
-    ///         .index(IndexSpec::new("mail", move |_, row, out| {
-    ///             out.extend(part(row, 0));
-    ///             !out.is_empty() // no address, no entry
+    ///         .index(IndexSpec::new("mail", |_key, row, out| {
+    ///             out.extend_from_slice(part(row, 0)?.as_bytes());
+    ///             Ok(!out.is_empty()) // no address, no entry
     ///         }).unique())
-    ///         .index(IndexSpec::new("city", move |_, row, out| {
-    ///             out.extend(part(row, 1));
-    ///             true
+    ///         .index(IndexSpec::new("city", |_key, row, out| {
+    ///             out.extend_from_slice(part(row, 1)?.as_bytes());
+    ///             Ok(true)
     ///         })),
     /// )?;
     ///
-    /// let txn = db.begin(Default::default())?;
-    /// people.insert(&txn, b"1", b"ada@example.org,London")?;
-    /// people.insert(&txn, b"2", b",Oslo")?;
-    /// let taken = people.insert(&txn, b"3", b"ada@example.org,Paris");
-    /// assert!(matches!(taken, Err(frond::Error::DuplicateKey(frond::Duplicate::InIndex { index, row, .. }))
-    ///     if index == "mail" && row == b"1"));
-    /// txn.commit()?;
+    /// db.transact(|txn| {
+    ///     people.insert(txn, "1", "ada@example.org,London")?;
+    ///     people.insert(txn, "2", ",Oslo")?;
+    ///     let taken = people.insert(txn, "3", "ada@example.org,Paris");
+    ///     assert!(matches!(taken, Err(frond::Error::DuplicateKey(frond::Duplicate::InIndex { index, row, .. }))
+    ///         if index == "mail" && row == b"1"));
+    ///     let broken = people.insert(txn, "3", b"\xff");
+    ///     assert!(matches!(broken, Err(frond::Error::IndexFunction { .. })));
+    ///     Ok(())
+    /// })?;
     ///
-    /// let txn = db.begin(Default::default())?;
-    /// let (key, row) = people.index("mail")?.get(&txn, b"ada@example.org")?.expect("it is there");
+    /// let (key, row) = people.index("mail")?.get(&db, "ada@example.org")?.expect("a row");
     /// assert_eq!((&key[..], &row[..]), (&b"1"[..], &b"ada@example.org,London"[..]));
-    /// let mut cities = people.index("city")?.scan(&txn, &b"M"[..]..)?;
-    /// let found = cities.next()?.expect("one is behind M");
+    /// let mut cities = people.index("city")?.scan(&db, "M"..)?;
+    /// let found = cities.next()?.expect("a city");
     /// assert_eq!((found.extracted, found.key), (&b"Oslo"[..], &b"2"[..]));
-    /// # drop(cities); drop(txn); drop(people);
+    /// # drop(cities); drop(people);
     /// # db.close()
     /// # }
     /// ```
@@ -87,7 +92,8 @@ impl Db {
     /// # Errors
     /// `TableMismatch` if the definition does not match what is stored, or the tree with this name
     /// is no table; the message says what to do. `InvalidArgument` for names that are not allowed;
-    /// `TreeExists`; those of a commit.
+    /// `TreeExists`; those of a commit. If it builds an index: those of [`Table::build_index`], in
+    /// particular `LockBusy` while another handle builds one.
     pub fn table(&self, spec: TableSpec) -> Result<Table> {
         check(&spec)?;
         loop {
@@ -107,23 +113,44 @@ impl Db {
             // While this thread waited, the table may have been dropped or renamed, or its columns
             // changed.
             let rows = self.tree_by_id(rows.id()).filter(|rows| rows.name() == spec.name);
-            if let Some(rows) = rows {
-                return self.open_table(&spec, rows, &mut kept);
+            let Some(rows) = rows else { continue };
+            let (table, missing) = self.open_table(&spec, rows, &mut kept)?;
+            drop(kept);
+            if missing.is_empty() {
+                return Ok(table);
             }
+            for index in missing {
+                let name = index.name.clone();
+                match table.build_index(index) {
+                    // Another handle has built it meanwhile.
+                    Err(Error::InvalidArgument(_)) if table.index(&name).is_ok() => {}
+                    built => built?,
+                }
+            }
+            // Now it has them, if they are as in this definition.
         }
     }
 
-    fn open_table(&self, spec: &TableSpec, rows: Tree, kept: &mut KeptTable) -> Result<Table> {
+    /// Opens an existing table; also returns the indexes that are to be built.
+    fn open_table(
+        &self,
+        spec: &TableSpec,
+        rows: Tree,
+        kept: &mut KeptTable,
+    ) -> Result<(Table, Vec<IndexSpec>)> {
         let stored = stored(&rows)?;
         if let Some(state) = live_state(kept) {
             let definition = state.definition();
-            let there = definition.indexes.iter().map(|index| &index.spec);
+            let there: Vec<_> = definition.indexes.iter().map(|index| &index.spec).collect();
             must_have_columns(&rows, spec, &stored)?;
-            must_fit(&rows, &spec.indexes, there.collect())?;
-            return Ok(Table { db: self.clone(), state, rows });
+            let (known, missing) = spec.known_and_missing(&there);
+            must_fit(&rows, &known, there)?;
+            return Ok((Table { db: self.clone(), state, rows }, missing));
         }
         must_have_columns(&rows, spec, &stored)?;
-        let specs = must_fit(&rows, &spec.indexes, stored.indexes.iter().collect())?;
+        let there: Vec<_> = stored.indexes.iter().collect();
+        let (known, missing) = spec.known_and_missing(&there);
+        let specs = must_fit(&rows, &known, there)?;
         let with_tree = |(index, spec): (&StoredIndex, &IndexSpec)| {
             let tree = self.tree_by_id(index.tree).ok_or_else(|| {
                 mismatch(&rows, format!("the tree of its index \"{}\" is gone; call Db::drop_index, and build it again", index.name))
@@ -139,7 +166,7 @@ impl Db {
         }
         let any: Arc<dyn Any + Send + Sync> = table.state.clone();
         *kept = Some(Arc::downgrade(&any));
-        Ok(table)
+        Ok((table, missing))
     }
 
     /// Creates the tree of a new table's rows; `None` if another thread has dropped it at once.
@@ -229,6 +256,15 @@ type KeptTable = Option<Weak<dyn Any + Send + Sync>>;
 
 fn live_state(kept: &KeptTable) -> Option<Arc<TableState>> {
     kept.as_ref()?.upgrade()?.downcast().ok()
+}
+
+impl TableSpec {
+    /// The indexes that must be there, and those that are to be built.
+    fn known_and_missing(&self, there: &[&impl Known]) -> (Vec<IndexSpec>, Vec<IndexSpec>) {
+        let is_there = |index: &IndexSpec| there.iter().any(|other| other.known().0 == index.name);
+        let all = self.indexes.iter().cloned();
+        all.partition(|index| !self.builds_missing || is_there(index))
+    }
 }
 
 impl IndexSpec {
@@ -324,7 +360,7 @@ pub(super) fn must_fit<'s>(
     for index in specs {
         if !there.iter().any(|other| other.known().0 == index.name) {
             let why = format!(
-                "it has no index \"{}\" yet: open the table without it, and call Table::build_index",
+                "it has no index \"{}\" yet: use TableSpec::build_missing, or open the table without it and call Table::build_index",
                 index.name
             );
             return Err(mismatch(rows, why));

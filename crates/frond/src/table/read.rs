@@ -1,20 +1,24 @@
 //! Reading a row by its key, or by a unique index.
 //!
-//! An index entry and its row are read in separate calls. Between the two, other transactions may
-//! have changed the row (at `ReadCommitted`), or the transaction itself has written a version based
-//! on a newer row than its snapshot shows (at `RepeatableRead`). In these cases the row decides: it
-//! is a match only if the index's function still extracts the same from it.
+//! Outside of transactions an index entry and its row are read at one snapshot, and belong
+//! together. In a transaction they are read in separate calls. Between the two, other transactions
+//! may have changed the row (at `ReadCommitted`), or the transaction itself has written a version
+//! based on a newer row than its snapshot shows (at `RepeatableRead`). In these cases the row
+//! decides: it is a match only if the index's function still extracts the same from it.
 //!
-//! Threads: as the transaction.
+//! Threads: as the reader.
 
 use crate::{
-    Error, IfLocked, Isolation, KeyRange, ReadOptions, Result, RowLock, Tree, Txn, TxnCursor,
-    db::RowCall, sync::Arc,
+    Error, IfLocked, Isolation, KeyRange, ReadOptions, Reader, Result, RowLock, Snapshot, Tree,
+    Txn, TxnCursor,
+    db::{RowCall, Which},
+    sync::Arc,
 };
 
 use super::{
+    entry::Bounds,
     open::{Table, mismatch},
-    scan::IndexScan,
+    scan::{IndexRows, IndexScan},
     state::{IndexState, TableState},
     write::extract,
 };
@@ -31,20 +35,50 @@ fn that_locks(if_locked: IfLocked) -> IfLocked {
 }
 
 impl Table {
-    /// Reads a row by its key: see [`Txn::get`].
+    /// Reads a row by its key, through a [`Db`](crate::Db), a [`Snapshot`] or a [`Txn`].
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let people = db.table(frond::TableSpec::new("people"))?;
+    /// let before = db.snapshot();
+    /// db.transact(|txn| {
+    ///     people.insert(txn, "ada", "London")?;
+    ///     assert!(people.get(txn, "ada")?.is_some());
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(people.get(&db, "ada")?.as_deref(), Some(&b"London"[..]));
+    /// assert_eq!(people.get(&before, "ada")?, None);
+    /// # drop((before, people));
+    /// # db.close()
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As [`Txn::get`].
-    pub fn get(&self, txn: &Txn, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        txn.get(&self.rows, key)
+    /// As [`Reader::get`].
+    pub fn get(&self, reader: &impl Reader, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        reader.get(&self.rows, key)
+    }
+
+    /// Reads many rows by their keys, all as of one moment; the result has the order of the keys.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        reader: &impl Reader,
+        keys: &[K],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        reader.get_many(&self.rows, keys)
     }
 
     /// Reads a row by its key and locks it exclusively: see [`Txn::get_for_update`].
     ///
     /// # Errors
     /// As [`Txn::get_for_update`].
-    pub fn get_for_update(&self, txn: &Txn, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        txn.get_for_update(&self.rows, key)
+    pub fn get_for_update(&self, txn: &Txn, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        txn.get_for_update(&self.rows, key.as_ref())
     }
 
     /// Reads a row by its key with a lock: see [`Txn::get_locked`].
@@ -54,19 +88,30 @@ impl Table {
     pub fn get_locked(
         &self,
         txn: &Txn,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<Option<Vec<u8>>> {
-        txn.get_locked(&self.rows, key, lock, if_locked)
+        txn.get_locked(&self.rows, key.as_ref(), lock, if_locked)
     }
 
-    /// Scans rows in the order of their keys: see [`Txn::scan`].
+    /// Scans rows in the order of their keys. Returns a [`Cursor`](crate::Cursor), or a
+    /// [`TxnCursor`] if the reader is a transaction.
     ///
     /// # Errors
-    /// As [`Txn::scan`].
-    pub fn scan<'t>(&self, txn: &'t Txn, range: impl KeyRange) -> Result<TxnCursor<'t>> {
-        txn.scan(&self.rows, range)
+    /// As [`Reader::scan`].
+    pub fn scan<'r, R: Reader>(
+        &self,
+        reader: &'r R,
+        range: impl KeyRange,
+    ) -> Result<R::Cursor<'r>> {
+        reader.scan(&self.rows, range)
+    }
+
+    /// The rows of a range, in the order of their keys. Each row is copied: a
+    /// [`scan`](Self::scan) is faster. Errors are items, and end the iteration.
+    pub fn range<'r, R: Reader>(&self, reader: &'r R, range: impl KeyRange) -> R::Rows<'r> {
+        reader.range(&self.rows, range)
     }
 
     /// Scans rows in the order of their keys, locking each as the cursor reaches it: see
@@ -97,10 +142,10 @@ impl Table {
 
 /// An index of a table, for reading: see [`Table::index`].
 ///
-/// A transaction that began to read before the index was built or rebuilt gets
-/// [`Error::DefinitionChanged`]; after the index was dropped, all get [`Error::NoSuchTree`]. Both
-/// errors name the index and its table: "index city of table people". If the whole table was
-/// dropped, they name the table.
+/// A snapshot from before the index was built or rebuilt, and a transaction that began to read
+/// before, get [`Error::DefinitionChanged`]; after the index was dropped, all get
+/// [`Error::NoSuchTree`]. Both errors name the index and its table: "index city of table people".
+/// If the whole table was dropped, they name the table.
 #[derive(Clone)]
 pub struct TableIndex {
     pub(super) table: Arc<TableState>,
@@ -130,12 +175,19 @@ impl TableIndex {
         }
     }
 
-    /// The key and value of the row with these extracted bytes in a unique index.
+    /// The key and value of the row with these extracted bytes in a unique index, read through a
+    /// [`Db`](crate::Db), a [`Snapshot`] or a [`Txn`].
     ///
     /// # Errors
-    /// `InvalidArgument` if the index is not unique: scan it. As [`Txn::get`].
-    pub fn get(&self, txn: &Txn, extracted: &[u8]) -> Result<Option<Row>> {
-        self.look_up(txn, extracted, None).map_err(|error| self.named(error))
+    /// `InvalidArgument` if the index is not unique: scan it. As [`Reader::get`].
+    pub fn get(&self, reader: &impl Reader, extracted: impl AsRef<[u8]>) -> Result<Option<Row>> {
+        let extracted = extracted.as_ref();
+        let found = self.must_be_unique().and_then(|()| match reader.which() {
+            Which::Now(db) => self.look_up_at(&db.snapshot(), extracted),
+            Which::Then(snapshot) => self.look_up_at(snapshot, extracted),
+            Which::Txn(txn) => self.look_up(txn, extracted, None),
+        });
+        found.map_err(|error| self.named(error))
     }
 
     /// Like [`get`](Self::get), with the row locked exclusively. If there is none, no other
@@ -143,9 +195,8 @@ impl TableIndex {
     ///
     /// # Errors
     /// As [`get`](Self::get) and [`Txn::get_for_update`].
-    pub fn get_for_update(&self, txn: &Txn, extracted: &[u8]) -> Result<Option<Row>> {
-        let locking = Some((RowLock::Exclusive, IfLocked::Wait));
-        self.look_up(txn, extracted, locking).map_err(|error| self.named(error))
+    pub fn get_for_update(&self, txn: &Txn, extracted: impl AsRef<[u8]>) -> Result<Option<Row>> {
+        self.get_locked(txn, extracted, RowLock::Exclusive, IfLocked::Wait)
     }
 
     /// Like [`get`](Self::get), with the entry and the row locked as requested;
@@ -156,20 +207,55 @@ impl TableIndex {
     pub fn get_locked(
         &self,
         txn: &Txn,
-        extracted: &[u8],
+        extracted: impl AsRef<[u8]>,
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<Option<Row>> {
         let locking = Some((lock, that_locks(if_locked)));
-        self.look_up(txn, extracted, locking).map_err(|error| self.named(error))
+        let found = self.must_be_unique();
+        let found = found.and_then(|()| self.look_up(txn, extracted.as_ref(), locking));
+        found.map_err(|error| self.named(error))
+    }
+
+    fn must_be_unique(&self) -> Result<()> {
+        let spec = &self.index.spec;
+        match spec.unique {
+            true => Ok(()),
+            false => {
+                let why = format!("index \"{}\" is not unique: scan it", spec.name);
+                Err(Error::InvalidArgument(why))
+            }
+        }
+    }
+
+    fn look_up_at(&self, snapshot: &Snapshot, extracted: &[u8]) -> Result<Option<Row>> {
+        let tree = &self.index.tree;
+        let Some(value) = snapshot.get(tree, extracted)? else { return Ok(None) };
+        let entry = self.index.form().read(extracted, &value);
+        let entry = entry.map_err(|flaw| tree.malformed(flaw))?;
+        let row = match entry.row {
+            Some(row) => self.rows.brought_up(row)?.into_owned(),
+            None => self.row_at(snapshot, (extracted, entry.key))?,
+        };
+        Ok(Some((entry.key.to_vec(), row)))
+    }
+
+    /// Reads the row of an entry at the entry's snapshot, where it must match.
+    pub(super) fn row_at(
+        &self,
+        snapshot: &Snapshot,
+        (extracted, key): (&[u8], &[u8]),
+    ) -> Result<Vec<u8>> {
+        let (rows, mut now) = (&self.rows, Vec::new());
+        let row = snapshot.get(rows, key)?;
+        match extract(rows, &self.index.spec, key, row.as_deref(), &mut now)? {
+            true if now == extracted => Ok(row.unwrap_or_default()),
+            _ => Err(self.has_nobodys_entry()),
+        }
     }
 
     fn look_up(&self, txn: &Txn, extracted: &[u8], locking: Locking) -> Result<Option<Row>> {
-        let (spec, tree) = (&self.index.spec, &self.index.tree);
-        if !spec.unique {
-            let why = format!("index \"{}\" is not unique: scan it", spec.name);
-            return Err(Error::InvalidArgument(why));
-        }
+        let tree = &self.index.tree;
         if locking.is_none() && self.can_be_stood_over(txn) && txn.has_said(tree, extracted)? {
             let mut scan = self.scan(txn, extracted..=extracted)?;
             return Ok(scan.next()?.map(|found| (found.key.to_vec(), found.row.to_vec())));
@@ -233,7 +319,7 @@ impl TableIndex {
         }
         let row = now.get(&self.rows, entry.key)?;
         let mut says = Vec::new();
-        let has = extract(&self.index.spec, entry.key, row.as_deref(), &mut says);
+        let has = extract(&self.rows, &self.index.spec, entry.key, row.as_deref(), &mut says)?;
         Ok(!has || says != extracted)
     }
 
@@ -265,7 +351,7 @@ impl TableIndex {
         };
         let mut now = Vec::new();
         let row = is_there.then_some(&row[..]);
-        if extract(&self.index.spec, key, row, &mut now) && now == extracted {
+        if extract(rows, &self.index.spec, key, row, &mut now)? && now == extracted {
             return Ok(true);
         }
         let may_differ =
@@ -286,21 +372,63 @@ impl TableIndex {
         mismatch(&self.rows, why)
     }
 
-    /// Scans rows in the order of the index, with extracted bytes in a range. Sees what
-    /// [`Txn::scan`] sees.
+    /// Scans rows in the order of the index, with extracted bytes in a range. Sees what a
+    /// [`scan`](Reader::scan) through the reader sees.
     ///
     /// # Errors
-    /// As [`Txn::scan`].
-    pub fn scan<'t>(&self, txn: &'t Txn, range: impl KeyRange) -> Result<IndexScan<'t>> {
-        let (from, to) = self.index.form().bounds(&range);
+    /// As [`Reader::scan`].
+    pub fn scan<'r>(&self, reader: &'r impl Reader, range: impl KeyRange) -> Result<IndexScan<'r>> {
+        let range = self.index.form().bounds(&range);
+        let scan = match reader.which() {
+            Which::Now(db) => self.scan_at(db.snapshot(), range),
+            Which::Then(snapshot) => self.scan_at(snapshot.clone(), range),
+            Which::Txn(txn) => self.scan_in(txn, range),
+        };
+        scan.map_err(|error| self.named(error))
+    }
+
+    fn scan_at<'r>(&self, snapshot: Snapshot, range: Bounds) -> Result<IndexScan<'r>> {
+        let cursor = snapshot.scan(&self.index.tree, range)?;
+        Ok(IndexScan::at(self.clone(), snapshot, cursor))
+    }
+
+    fn scan_in<'t>(&self, txn: &'t Txn, (from, to): Bounds) -> Result<IndexScan<'t>> {
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        let named = |error| self.named(error);
-        let cursor = txn.scan(&self.index.tree, range).map_err(named)?;
+        let cursor = txn.scan(&self.index.tree, range)?;
         let shown = match self.can_be_stood_over(txn) {
-            true => Some(txn.scan_snapshot(&self.index.tree, range).map_err(named)?),
+            true => Some(txn.scan_snapshot(&self.index.tree, range)?),
             false => None,
         };
         Ok(IndexScan::new(self.clone(), txn, (cursor, shown), None))
+    }
+
+    /// Keys and values of rows in the order of the index, with extracted bytes in a range. Each
+    /// row is copied: a [`scan`](Self::scan) is faster. Errors are items, and end the iteration.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// use frond::{IndexSpec, TableSpec};
+    ///
+    /// let people = db.table(TableSpec::new("people").index(IndexSpec::new("city", |_, row, out| {
+    ///     out.extend_from_slice(row);
+    ///     Ok(true)
+    /// })))?;
+    /// db.transact(|txn| {
+    ///     people.insert(txn, "ada", "London")?;
+    ///     people.insert(txn, "bob", "Oslo")
+    /// })?;
+    /// for person in people.index("city")?.range(&db, "M"..) {
+    ///     let (key, row) = person?;
+    ///     assert_eq!((&key[..], &row[..]), (&b"bob"[..], &b"Oslo"[..]));
+    /// }
+    /// # drop(people);
+    /// # db.close()
+    /// # }
+    /// ```
+    pub fn range<'r>(&self, reader: &'r impl Reader, range: impl KeyRange) -> IndexRows<'r> {
+        IndexRows::new(self.scan(reader, range))
     }
 
     /// Like [`scan`](Self::scan), with each entry and its row locked as the cursor reaches it, and
@@ -319,8 +447,7 @@ impl TableIndex {
         if_locked: IfLocked,
     ) -> Result<IndexScan<'t>> {
         let if_locked = that_locks(if_locked);
-        let (from, to) = self.index.form().bounds(&range);
-        let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+        let range = self.index.form().bounds(&range);
         let cursor = txn.scan_locked(&self.index.tree, range, lock, if_locked);
         let cursor = cursor.map_err(|error| self.named(error))?;
         Ok(IndexScan::new(self.clone(), txn, (cursor, None), Some((lock, if_locked))))

@@ -1,25 +1,26 @@
 //! Scanning rows in the order of an index.
 //!
-//! Invariant: every returned row matches its index entry. A row that was changed by others, or by
-//! the transaction, since the entry was read is skipped; it is elsewhere in the order now.
+//! Invariant: every returned row matches its index entry. In a transaction, a row that was changed
+//! by others, or by the transaction, since the entry was read is skipped; it is elsewhere in the
+//! order now.
 //!
 //! Threads: one. Cost: a lookup in the table for each row, unless the index is clustering and
 //! nothing is locked.
 
 use crate::{
-    Cursor, Error, IfLocked, Result, RowLock, Txn, TxnCursor,
+    Cursor, Error, IfLocked, Result, RowLock, Snapshot, Txn, TxnCursor,
     db::{KeyOrder, TreeLock},
 };
 
 use super::{
     beside::Entries,
-    read::{Locking, TableIndex},
+    read::{Locking, Row, TableIndex},
 };
 
-/// A scan of rows in the order of an index, as a transaction sees them.
+/// A scan of rows in the order of an index.
 pub struct IndexScan<'t> {
     index: TableIndex,
-    txn: &'t Txn,
+    source: Source<'t>,
     entries: Entries<'t>,
     locking: Locking,
     extracted: Vec<u8>,
@@ -30,6 +31,12 @@ pub struct IndexScan<'t> {
 }
 
 short_debug!(IndexScan<'_>, "IndexScan", |scan| scan.index.index.spec.name);
+
+/// What rows are read through.
+enum Source<'t> {
+    Txn(&'t Txn),
+    Snapshot(Snapshot),
+}
 
 /// A row at which an [`IndexScan`] has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,10 +56,19 @@ impl<'t> IndexScan<'t> {
         (cursor, shown): (TxnCursor<'t>, Option<Cursor>),
         locking: Locking,
     ) -> Self {
-        let (extracted, key, row) = Default::default();
         let entries = Entries::new(&index, txn, cursor, shown);
+        Self::of(index, Source::Txn(txn), entries, locking)
+    }
+
+    /// A scan at a snapshot, with a cursor over its entries.
+    pub(super) fn at(index: TableIndex, snapshot: Snapshot, cursor: Cursor) -> Self {
+        Self::of(index, Source::Snapshot(snapshot), Entries::at(cursor), None)
+    }
+
+    fn of(index: TableIndex, source: Source<'t>, entries: Entries<'t>, locking: Locking) -> Self {
+        let (extracted, key, row) = Default::default();
         let order = KeyOrder::default();
-        Self { index, txn, entries, locking, extracted, key, row, order }
+        Self { index, source, entries, locking, extracted, key, row, order }
     }
 
     /// Moves just before the first row with these extracted bytes or greater ones.
@@ -76,8 +92,9 @@ impl<'t> IndexScan<'t> {
     /// The next row, or `None` at the end of the range.
     ///
     /// # Errors
-    /// As [`TxnCursor::next`] and [`Txn::get`]; `TableMismatch` if an entry belongs to no row.
-    /// After any other error the next call in this direction returns to the same row.
+    /// As [`Cursor::next`], or [`TxnCursor::next`] and [`Txn::get`]; `TableMismatch` if an entry
+    /// belongs to no row. After any other error the next call in this direction returns to the same
+    /// row.
     #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
     pub fn next(&mut self) -> Result<Option<IndexRow<'_>>> {
         self.go(true)
@@ -93,7 +110,10 @@ impl<'t> IndexScan<'t> {
     }
 
     fn go(&mut self, forward: bool) -> Result<Option<IndexRow<'_>>> {
-        let _call = self.index.as_one_call(self.txn, self.locking)?;
+        let _call = match self.source {
+            Source::Txn(txn) => self.index.as_one_call(txn, self.locking)?,
+            Source::Snapshot(_) => None,
+        };
         while self.step(forward).map_err(|error| self.index.named(error))? {
             match self.has_row() {
                 Ok(true) => return Ok(Some(self.found())),
@@ -115,10 +135,17 @@ impl<'t> IndexScan<'t> {
     /// Reads the row of the current entry; false if it is skipped.
     fn has_row(&mut self) -> Result<bool> {
         let (extracted, key) = (&self.extracted[..], &self.key[..]);
-        if self.index.index.spec.clustering
-            && self.locking.is_none()
-            && self.index.is_seen_as_it_was(self.txn, key)?
-        {
+        let has_row = self.index.index.spec.clustering && self.locking.is_none();
+        let txn = match &self.source {
+            Source::Txn(txn) => txn,
+            Source::Snapshot(snapshot) => {
+                if !has_row {
+                    self.row = self.index.row_at(snapshot, (extracted, key))?;
+                }
+                return Ok(true);
+            }
+        };
+        if has_row && self.index.is_seen_as_it_was(txn, key)? {
             return Ok(true);
         }
         let skips = matches!(self.locking, Some((_, IfLocked::SkipLocked)));
@@ -128,11 +155,11 @@ impl<'t> IndexScan<'t> {
                 RowLock::Shared => TreeLock::IntentShared,
                 RowLock::Exclusive => TreeLock::IntentExclusive,
             };
-            self.txn.lock_tree(&self.index.rows, intent, IfLocked::Wait)?;
+            txn.lock_tree(&self.index.rows, intent, IfLocked::Wait)?;
         }
-        match self.index.row(self.txn, (extracted, key), self.locking, &mut self.row) {
+        match self.index.row(txn, (extracted, key), self.locking, &mut self.row) {
             // The holder of the row may be about to delete the entry.
-            Err(Error::LockBusy { .. }) if skips => self.txn.unlock_last().map(|()| false),
+            Err(Error::LockBusy { .. }) if skips => txn.unlock_last().map(|()| false),
             read => read,
         }
     }
@@ -162,3 +189,38 @@ impl<'t> IndexScan<'t> {
         Ok(true)
     }
 }
+
+/// Keys and values of rows in the order of an index: see [`TableIndex::range`].
+///
+/// It ends after the first error.
+#[derive(Debug)]
+pub struct IndexRows<'t> {
+    /// The error with which the scan started, once.
+    scan: Result<Option<IndexScan<'t>>>,
+}
+
+impl<'t> IndexRows<'t> {
+    pub(super) fn new(scan: Result<IndexScan<'t>>) -> Self {
+        Self { scan: scan.map(Some) }
+    }
+}
+
+impl Iterator for IndexRows<'_> {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let row = match &mut self.scan {
+            Ok(scan) => scan
+                .as_mut()?
+                .next()
+                .map(|found| found.map(|IndexRow { key, row, .. }| (key.to_vec(), row.to_vec()))),
+            Err(_) => std::mem::replace(&mut self.scan, Ok(None)).map(|_| None),
+        };
+        if !matches!(row, Ok(Some(_))) {
+            self.scan = Ok(None);
+        }
+        row.transpose()
+    }
+}
+
+impl std::iter::FusedIterator for IndexRows<'_> {}

@@ -1,6 +1,6 @@
 //! The program's definition of a table: its name, what is in its rows, and its indexes.
 
-use std::fmt;
+use std::{error, fmt};
 
 use crate::{
     SizeClass, TreeOptions,
@@ -8,9 +8,12 @@ use crate::{
     sync::Arc,
 };
 
+/// Whether a row has an entry, or why that cannot be determined.
+type Extracted = Result<bool, Box<dyn error::Error + Send + Sync>>;
+
 /// Appends what an index orders a row by, from the row's key and value; returns false if the row
 /// has no entry.
-pub(super) type Extract = Arc<dyn Fn(&[u8], &[u8], &mut Vec<u8>) -> bool + Send + Sync>;
+pub(super) type Extract = Arc<dyn Fn(&[u8], &[u8], &mut Vec<u8>) -> Extracted + Send + Sync>;
 
 /// The program's definition of an index.
 #[derive(Clone)]
@@ -36,11 +39,32 @@ impl fmt::Debug for IndexSpec {
 
 impl IndexSpec {
     /// A non-unique index. `extract` gets a row's key and value, and appends what the index orders
-    /// it by, most easily with [`tuple`](crate::tuple); it returns false if the row is to have no
-    /// entry. It must depend only on these bytes, be the same at every opening, and not panic.
+    /// it by, most easily with [`tuple`](crate::tuple); it returns `Ok(false)` if the row is to
+    /// have no entry. It must depend only on these bytes, and be the same at every opening.
+    ///
+    /// A row for which it fails, with any error, is not written: the call returns
+    /// [`IndexFunction`](crate::Error::IndexFunction) with that error.
+    ///
+    /// ```
+    /// use frond::{tuple, IndexSpec};
+    ///
+    /// // A row: the tuple of a name and a city.
+    /// let by_city = IndexSpec::new("city", |_key, row, out| {
+    ///     let (_name, city): (String, String) = tuple::decode(row)?;
+    ///     out.extend_from_slice(city.as_bytes());
+    ///     Ok(!city.is_empty())
+    /// });
+    /// ```
     pub fn new(
         name: &str,
-        extract: impl Fn(&[u8], &[u8], &mut Vec<u8>) -> bool + Send + Sync + 'static,
+        extract: impl Fn(
+            &[u8],
+            &[u8],
+            &mut Vec<u8>,
+        ) -> Result<bool, Box<dyn error::Error + Send + Sync>>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         Self {
             name: name.into(),
@@ -80,6 +104,7 @@ pub struct TableSpec {
     pub(super) rows: TreeOptions,
     pub(super) columns: Vec<Column>,
     pub(super) indexes: Vec<IndexSpec>,
+    pub(super) builds_missing: bool,
 }
 
 /// A column of a table's rows.
@@ -103,7 +128,8 @@ impl TableSpec {
     pub fn new(name: &str) -> Self {
         // So that checking a new key on insert costs no read.
         let rows = TreeOptions::new().unique(true);
-        Self { name: name.into(), rows, columns: Vec::new(), indexes: Vec::new() }
+        let (columns, indexes) = (Vec::new(), Vec::new());
+        Self { name: name.into(), rows, columns, indexes, builds_missing: false }
     }
 
     /// Sets the size class and layouts of the rows, used if the table is created. The table sets
@@ -126,6 +152,35 @@ impl TableSpec {
     /// Adds an index.
     pub fn index(mut self, index: IndexSpec) -> Self {
         self.indexes.push(index);
+        self
+    }
+
+    /// Whether opening the table builds the indexes that this definition has and the stored one
+    /// has not, as [`Table::build_index`](crate::Table::build_index) does. Default: no, opening
+    /// fails. It takes as long as the build: it waits for transactions that have written the table,
+    /// prepared ones included; others go on.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// use frond::{IndexSpec, TableSpec};
+    ///
+    /// let words = db.table(TableSpec::new("words"))?;
+    /// db.transact(|txn| words.insert(txn, "1", "frond"))?;
+    /// // A later version of the program orders words by their length, too.
+    /// let length = IndexSpec::new("length", |_key, word, out| {
+    ///     out.push(word.len().try_into()?);
+    ///     Ok(true)
+    /// });
+    /// let words = db.table(TableSpec::new("words").index(length).build_missing(true))?;
+    /// assert_eq!(words.index("length")?.range(&db, [5]..=[5]).count(), 1);
+    /// # drop(words);
+    /// # db.close()
+    /// # }
+    /// ```
+    pub fn build_missing(mut self, builds: bool) -> Self {
+        self.builds_missing = builds;
         self
     }
 }

@@ -17,7 +17,7 @@ fn part(row: &[u8], number: usize) -> &[u8] {
 fn index(name: &str, number: usize) -> IndexSpec {
     let extract = move |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(part(row, number));
-        !out.is_empty()
+        Ok(!out.is_empty())
     };
     IndexSpec::new(name, extract).unique()
 }
@@ -83,7 +83,7 @@ fn the_definition_is_read_under_the_row_lock() {
             has_table.send(()).unwrap();
             may_go_on.recv().unwrap();
         }
-        true
+        Ok(true)
     };
     thread::scope(|scope| {
         let store = &store;

@@ -20,10 +20,14 @@ use crate::{
     sync::Arc,
 };
 
-use super::{entry::Form, open::Table, spec::IndexSpec, state::Definition};
+use super::{
+    open::Table,
+    spec::IndexSpec,
+    state::{Definition, IndexState},
+};
 
 /// Milliseconds for which a call waits for a committed change of columns to become known to it.
-const LOOKS_MAX: u32 = 5000;
+pub(super) const LOOKS_MAX: u32 = 5000;
 
 /// A locked row.
 struct Locked {
@@ -58,9 +62,11 @@ impl Table {
     ///
     /// # Errors
     /// `RowExists` if the key exists; `IndexConflict` if another row has the same bytes in a unique
-    /// index: it names the index and that row, whose entry is locked for this transaction. Nothing
-    /// was written in either case. As [`Txn::put`].
-    pub fn insert(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<()> {
+    /// index: it names the index and that row, whose entry is locked for this transaction;
+    /// `IndexFunction` if an index's function fails for the row. Nothing was written in these
+    /// cases. As [`Txn::put`].
+    pub fn insert(&self, txn: &Txn, key: impl AsRef<[u8]>, row: impl AsRef<[u8]>) -> Result<()> {
+        let (key, row) = (key.as_ref(), row.as_ref());
         txn.in_row_call(|| {
             let locked = self.lock(txn, key)?;
             match locked.old {
@@ -77,7 +83,8 @@ impl Table {
     ///
     /// # Errors
     /// As [`insert`](Self::insert), except for `RowExists`.
-    pub fn put(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<bool> {
+    pub fn put(&self, txn: &Txn, key: impl AsRef<[u8]>, row: impl AsRef<[u8]>) -> Result<bool> {
+        let (key, row) = (key.as_ref(), row.as_ref());
         txn.in_row_call(|| {
             loop {
                 let locked = self.lock(txn, key)?;
@@ -95,7 +102,8 @@ impl Table {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn update(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<bool> {
+    pub fn update(&self, txn: &Txn, key: impl AsRef<[u8]>, row: impl AsRef<[u8]>) -> Result<bool> {
+        let (key, row) = (key.as_ref(), row.as_ref());
         txn.in_row_call(|| {
             let locked = self.lock(txn, key)?;
             if locked.old.is_none() {
@@ -108,8 +116,9 @@ impl Table {
     /// Deletes a row; false if there is none.
     ///
     /// # Errors
-    /// As [`Txn::delete`].
-    pub fn delete(&self, txn: &Txn, key: &[u8]) -> Result<bool> {
+    /// As [`Txn::delete`], and `IndexFunction`.
+    pub fn delete(&self, txn: &Txn, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
         txn.in_row_call(|| {
             let locked = self.lock(txn, key)?;
             if locked.old.is_none() {
@@ -157,7 +166,7 @@ impl Table {
         let rows = &self.state.rows;
         let mut plan = Plan { rewrites, ..Plan::default() };
         for (at, index) in definition.indexes.iter().enumerate() {
-            plan.add(at, &index.spec, index.form(), key, (old, new));
+            plan.add(&definition.rows, (at, index), key, (old, new))?;
         }
         let row = RowChange {
             tree: rows,
@@ -208,28 +217,41 @@ fn shows(txn: &Txn, rows: &Tree, key: &[u8], row: Option<&[u8]>) -> Result<bool>
     }
 }
 
-/// Extracts what an index orders a row by, into a cleared buffer; false if the row has no entry.
-pub(super) fn extract(spec: &IndexSpec, key: &[u8], row: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
+/// Extracts what an index orders a row of the table with these `rows` by, into a cleared buffer;
+/// false if the row has no entry.
+pub(super) fn extract(
+    rows: &Tree,
+    spec: &IndexSpec,
+    key: &[u8],
+    row: Option<&[u8]>,
+    out: &mut Vec<u8>,
+) -> Result<bool> {
     out.clear();
-    row.is_some_and(|row| (spec.extract)(key, row, out))
+    let Some(row) = row else { return Ok(false) };
+    (spec.extract)(key, row, out).map_err(|error| Error::IndexFunction {
+        table: rows.name(),
+        index: spec.name.clone(),
+        row: key.to_vec(),
+        source: error.into(),
+    })
 }
 
 impl Plan {
     fn add(
         &mut self,
-        index: usize,
-        spec: &IndexSpec,
-        form: Form,
+        rows: &Tree,
+        (at, index): (usize, &Arc<IndexState>),
         key: &[u8],
         (old, new): (Option<&[u8]>, Option<&[u8]>),
-    ) {
+    ) -> Result<()> {
+        let (spec, form) = (&index.spec, index.form());
         let [before, after] = &mut self.extracted;
-        let was = extract(spec, key, old, before);
-        let is = extract(spec, key, new, after);
+        let was = extract(rows, spec, key, old, before)?;
+        let is = extract(rows, spec, key, new, after)?;
         // A clustering entry contains the row, which does change.
         let stays = was && is && before == after;
         if (stays && !form.clustering && !self.rewrites) || !(was || is) {
-            return;
+            return Ok(());
         }
         let bytes = &mut self.bytes;
         let place = |bytes: &mut Vec<u8>, write: &dyn Fn(&mut Vec<u8>)| {
@@ -242,7 +264,8 @@ impl Plan {
             let at = place(bytes, &|out| form.write_key(after, key, out));
             (at, place(bytes, &|out| form.write_value(key, row, out)))
         });
-        self.entries.push(Planned { index, old, new });
+        self.entries.push(Planned { index: at, old, new });
+        Ok(())
     }
 
     fn change<'a>(&'a self, planned: &Planned, definition: &'a Definition) -> RowChange<'a> {

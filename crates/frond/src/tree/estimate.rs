@@ -4,7 +4,7 @@
 //! For a child that lies wholly inside, only some nodes are sampled, and for runs nothing but the
 //! index of an open one. A node that was not read yet is assumed to be as large as its siblings: an
 //! equal share of what its tree is known to hold; where that is not known, of what was estimated
-//! when the last checkpoint wrote it; else as much as nodes of its level usually hold. Entries that
+//! when the last checkpoint wrote it; else as much as nodes of its level usually hold. Puts that
 //! wait in buffers are counted as additional rows, though some are of existing rows (Rule: I40).
 //!
 //! Invariants
@@ -135,7 +135,7 @@ fn of_open(
     open: impl FnOnce() -> Option<Arc<Run>>,
 ) -> Held {
     let all =
-        Held { rows: run.meta.entries as f64, bytes: run.meta.bytes as f64, is_guessed: false };
+        Held { rows: run.meta.rows() as f64, bytes: run.meta.bytes as f64, is_guessed: false };
     if run.is_placeholder() || (from.is_none() && to.is_none()) {
         return all;
     }
@@ -234,7 +234,7 @@ impl At<'_> {
             let meta = &part.run.meta;
             let share = f64::from(live) / (meta.bytes as f64).max(1.0);
             let all =
-                Held { rows: share * meta.entries as f64, bytes: live.into(), is_guessed: false };
+                Held { rows: share * meta.rows() as f64, bytes: live.into(), is_guessed: false };
             if range == (None, None) {
                 held.add(all);
                 continue;

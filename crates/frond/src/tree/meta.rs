@@ -8,6 +8,8 @@ use crate::{blob::BlobRef, run::Run};
 pub(crate) struct RunMeta {
     /// Entries.
     pub entries: u64,
+    /// Those of them that are deletes; 0 if it was read from a node, which does not store it.
+    pub deletes: u64,
     /// Encoded bytes of all blocks.
     pub bytes: u64,
     /// True if it carries range deletes: lookups must then open it whatever its keys are.
@@ -28,10 +30,16 @@ pub(crate) struct Measured {
 }
 
 impl RunMeta {
+    /// Entries that give their key a value, as far as that is known.
+    pub fn rows(&self) -> u64 {
+        self.entries.saturating_sub(self.deletes)
+    }
+
     /// The metadata of a run.
     pub fn of(run: &Run) -> Self {
         Self {
             entries: run.entries(),
+            deletes: run.counts().deletes,
             bytes: run.data_bytes(),
             range_deletes: !run.range_deletes().is_empty(),
             blobs: !run.blobs().is_empty(),

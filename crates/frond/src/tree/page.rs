@@ -210,7 +210,7 @@ fn read_run(describe: &mut Describe<'_>, reader: &mut Reader<'_>) -> Option<Arc<
         let blob_bytes = if blobs { reader.varint()? } else { 0 };
         measured = Some(Measured { raw_bytes, blob_bytes });
     }
-    let meta = RunMeta { entries, bytes, range_deletes, blobs, measured };
+    let meta = RunMeta { entries, deletes: 0, bytes, range_deletes, blobs, measured };
     if link.bytes == 0 {
         let placeholder = RunHandle::placeholder(link.lineage, link.birth);
         return (meta == RunMeta::default()).then_some(placeholder);

@@ -18,6 +18,7 @@ impl TreeRoot {
             Some(link) if durable.level == 0 => {
                 let meta = RunMeta {
                     entries: durable.entries,
+                    deletes: 0,
                     bytes: durable.bytes,
                     range_deletes: false,
                     blobs: durable.leaf_has_blobs,

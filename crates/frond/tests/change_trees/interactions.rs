@@ -264,7 +264,7 @@ fn tables_are_swapped_with_their_row_trees() {
         frond::TableSpec::new(name).index(
             frond::IndexSpec::new("value", |_, row, out| {
                 out.extend_from_slice(row);
-                true
+                Ok(true)
             })
             .unique(),
         )

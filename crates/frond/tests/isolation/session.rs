@@ -115,7 +115,7 @@ fn extracted(value: u32) -> Vec<u8> {
 fn index(part: usize, name: &str) -> IndexSpec {
     IndexSpec::new(name, move |_, row, out| {
         out.extend_from_slice(row.split(|byte| *byte == b',').nth(part).unwrap());
-        true
+        Ok(true)
     })
 }
 
@@ -138,7 +138,7 @@ pub fn fill(db: &Db, table: &Table) {
     db.transact(|txn| {
         [(1, 10), (2, 20)]
             .into_iter()
-            .try_for_each(|(id, value)| table.insert(txn, &key(id), row(id, value).as_bytes()))
+            .try_for_each(|(id, value)| table.insert(txn, key(id), row(id, value).as_bytes()))
     })
     .unwrap();
 }
@@ -179,7 +179,7 @@ impl Session {
                 return self.find(txn, which, Some(lock(alone))).map(Answer::Rows);
             }
             Statement::Insert(id, value) => {
-                self.table.insert(txn, &key(id), row(id, value).as_bytes())?;
+                self.table.insert(txn, key(id), row(id, value).as_bytes())?;
                 return Ok(Answer::Done(1));
             }
             Statement::Set(id, _) => self.find_to_update(txn, Which::Id(id))?,
@@ -192,7 +192,7 @@ impl Session {
             let changed = match statement {
                 Statement::Set(_, value) => self.put(txn, id, value)?,
                 Statement::Add(_, more) => self.put(txn, id, before + more)?,
-                _ => self.table.delete(txn, &key(id))?,
+                _ => self.table.delete(txn, key(id))?,
             };
             assert!(changed, "what is locked is there");
         }
@@ -200,7 +200,7 @@ impl Session {
     }
 
     fn put(&self, txn: &Txn, id: u32, value: u32) -> Result<bool> {
-        self.table.update(txn, &key(id), row(id, value).as_bytes())
+        self.table.update(txn, key(id), row(id, value).as_bytes())
     }
 
     /// Ids and values, in the order in which the way finds them.
@@ -208,8 +208,8 @@ impl Session {
         let mut rows = match (self.way, which) {
             (Primary, Which::Id(id)) => {
                 let row = match lock {
-                    None => self.table.get(txn, &key(id))?,
-                    Some(lock) => self.table.get_locked(txn, &key(id), lock, IfLocked::Wait)?,
+                    None => self.table.get(txn, key(id))?,
+                    Some(lock) => self.table.get_locked(txn, key(id), lock, IfLocked::Wait)?,
                 };
                 row.into_iter().map(|row| (id, value_of(&row))).collect()
             }

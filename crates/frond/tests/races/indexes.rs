@@ -12,7 +12,7 @@ fn spec(kind: u64) -> IndexSpec {
     let is_unique = kind == 2;
     let spec = IndexSpec::new("city", move |key, row, out| {
         out.push(if is_unique { key[0] } else { row[0] });
-        true
+        Ok(true)
     });
     match kind {
         0 => spec,
@@ -52,7 +52,7 @@ fn scans_of_an_index_created_and_dropped_see_all_rows_or_an_error() {
         let (_dir, db) = store();
         let table = db.table(TableSpec::new("people")).unwrap();
         let put =
-            |txn: &Txn| (0..ROWS).try_for_each(|row| table.insert(txn, &[row], &[row % 7, row, 1]));
+            |txn: &Txn| (0..ROWS).try_for_each(|row| table.insert(txn, [row], [row % 7, row, 1]));
         db.transact(put).unwrap();
         let read = |round: u64| {
             let (isolation, read_only) =
@@ -61,7 +61,7 @@ fn scans_of_an_index_created_and_dropped_see_all_rows_or_an_error() {
                 db.begin(TxnOptions::new().isolation(isolation).read_only(read_only)).unwrap();
             if round.is_multiple_of(3) {
                 // The first read makes its snapshot older than what comes next.
-                table.get(&txn, &[1]).unwrap_or_else(|error| {
+                table.get(&txn, [1]).unwrap_or_else(|error| {
                     assert!(is_retry(&error), "{error}");
                     None
                 });
@@ -81,8 +81,8 @@ fn scans_of_an_index_created_and_dropped_see_all_rows_or_an_error() {
         let write = |round: u64| {
             let key = [ROWS + (round % 100) as u8];
             let written = db.transact(|txn| match round % 3 {
-                0 => table.delete(txn, &key).map(drop),
-                _ => table.put(txn, &key, &[round as u8 % 7, 3]).map(drop),
+                0 => table.delete(txn, key).map(drop),
+                _ => table.put(txn, key, [round as u8 % 7, 3]).map(drop),
             });
             written.unwrap_or_else(|error| assert!(is_retry(&error), "{error}"));
         };

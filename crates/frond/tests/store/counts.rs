@@ -225,6 +225,81 @@ fn counts_report_that_unchecked_writes_make_them_inexact() {
     }
 }
 
+/// Blind deletes, and puts of existing keys, do not raise an estimated count. Rule: I51.
+#[test]
+fn blind_deletes_and_overwrites_do_not_raise_a_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("store"), Options::new().cache_size(16 << 20)).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let count = |tree: &Tree| tree.row_count().map(|count| (count.rows, count.exact)).unwrap();
+    let key = |number: u32| number.to_be_bytes();
+    for row in 0..10 {
+        tree.put(&key(row), b"first").unwrap();
+    }
+    assert_eq!(count(&tree), (10, false));
+    for row in 0..10 {
+        tree.put(&key(row), b"second").unwrap();
+    }
+    assert_eq!(count(&tree), (10, false));
+    for row in 0..5 {
+        tree.delete(&key(row)).unwrap();
+    }
+    assert_eq!(count(&tree), (5, false));
+    for row in 1000..1100 {
+        tree.delete(&key(row)).unwrap();
+    }
+    assert_eq!(count(&tree), (5, false));
+    db.checkpoint().unwrap();
+    assert_eq!(count(&tree), (5, false));
+    // Of rows in the tree, in one large commit, and by range.
+    let mut batch = Batch::new();
+    (0..20_000).for_each(|row| batch.delete(&tree, &key(row)).unwrap());
+    batch.delete_range(&tree, &key(5), &key(10)).unwrap();
+    db.commit(&mut batch).unwrap();
+    assert!(count(&tree).0 <= 5, "{:?}", count(&tree));
+    db.checkpoint().unwrap();
+    assert_eq!(count(&tree), (0, true));
+
+    let tree = db.create_tree("unique", unique()).unwrap();
+    let mut batch = Batch::new();
+    (0..10).for_each(|row| batch.insert(&tree, &key(row), b"row").unwrap());
+    db.commit(&mut batch).unwrap();
+    assert_eq!(count(&tree), (10, true));
+    let mut batch = Batch::new();
+    (0..10).for_each(|row| batch.delete(&tree, &key(row)).unwrap());
+    db.commit(&mut batch).unwrap();
+    // Not 0: a snapshot may still show one.
+    assert_eq!(count(&tree), (1, false));
+    assert_eq!(tree.estimate(..).unwrap().rows, 1);
+    db.checkpoint().unwrap();
+    assert_eq!(count(&tree), (0, true));
+    db.close().unwrap();
+}
+
+/// Deletes that wait in buffers of a tree of several levels do not count as rows. Rule: I51.
+#[test]
+fn deletes_in_buffers_and_spilled_deletes_do_not_raise_a_count() {
+    let db = open(&SimVfs::new().env(0));
+    let tree = db.create_tree("t", unique()).unwrap();
+    for row in 0..3000 {
+        db.transact(|txn| txn.put(&tree, &key(row), b"row")).unwrap();
+    }
+    db.checkpoint().unwrap();
+    let before = tree.row_count().unwrap();
+    assert!(!before.exact);
+    // Blind, in commits that spill and in small ones.
+    for first in (0..2000).step_by(500) {
+        db.transact(|txn| (first..first + 500).try_for_each(|row| txn.delete(&tree, &key(row))))
+            .unwrap();
+        assert!(tree.row_count().unwrap().rows <= before.rows, "{before:?}");
+    }
+    for row in 2000..2500 {
+        tree.delete(&key(row)).unwrap();
+        assert!(tree.row_count().unwrap().rows <= before.rows, "{before:?}");
+    }
+    db.close().unwrap();
+}
+
 #[test]
 fn a_loaded_tree_is_counted() {
     let dir = tempfile::tempdir().unwrap();

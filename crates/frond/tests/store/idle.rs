@@ -47,6 +47,44 @@ fn assert_rows(db: &Db, rows: u32) {
     assert!(tree.get(&rows.to_be_bytes()).expect("read").is_none());
 }
 
+/// Several read-only opens of a store that was not closed replay its log, each for itself, and
+/// change nothing. Promises: P18, P21.
+#[test]
+fn read_only_opens_share_a_crashed_store_and_change_nothing() {
+    let vfs = SimVfs::new();
+    let db = Db::open(STORE, tiny(&vfs)).expect("made");
+    let tree = db.create_tree("t", TreeOptions::default()).expect("made");
+    put(&tree, 0..100);
+    // Also a commit whose writes have left memory.
+    db.transact(|txn| {
+        (100..300u32).try_for_each(|n| txn.put(&tree, &n.to_be_bytes(), &[n as u8; 1000]))
+    })
+    .expect("committed");
+    vfs.record();
+    put(&tree, 300..301);
+    let point = vfs.recorded().pop().expect("a write");
+    let mut opened = 0;
+    for state in crash_states(&point.disk, &CrashOptions::short()) {
+        let vfs = SimVfs::start(state.disk);
+        let before = vfs.changes();
+        let read = || Db::open(STORE, tiny(&vfs).read_only(true)).expect(&state.what);
+        let (one, two) = (read(), read());
+        let writer = Db::open(STORE, tiny(&vfs));
+        assert!(matches!(writer, Err(Error::Locked { .. })), "{}", state.what);
+        for db in [&one, &two] {
+            let rows = db.open_tree("t").expect("the tree").range(..).count();
+            assert!((300..=301).contains(&rows), "{}: {rows} rows", state.what);
+            assert!(matches!(db.checkpoint(), Err(Error::ReadOnly)));
+        }
+        one.close().expect("closed");
+        drop((one, two));
+        assert_eq!(vfs.changes(), before, "{}", state.what);
+        drop(Db::open(STORE, tiny(&vfs)).expect("nobody has it open"));
+        opened += 1;
+    }
+    assert!(opened > 0);
+}
+
 #[test]
 fn a_closed_store_keeps_no_log_and_a_read_only_open_makes_none() {
     for level in [Durability::Sync, Durability::Lazy] {

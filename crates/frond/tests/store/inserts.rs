@@ -261,8 +261,8 @@ fn a_table_checks_inserts_in_the_order_of_its_transaction() {
             let mut row = before.map(<[u8]>::to_vec);
             for (&one, number) in changes.iter().zip(b'a'..) {
                 let done = match one {
-                    Change::Insert => table.insert(&txn, KEY, &[number]),
-                    Change::Put => table.put(&txn, KEY, &[number]).map(drop),
+                    Change::Insert => table.insert(&txn, KEY, [number]),
+                    Change::Put => table.put(&txn, KEY, [number]).map(drop),
                     _ => table.delete(&txn, KEY).map(drop),
                 };
                 match (done, make(&mut row, one, number)) {

@@ -82,7 +82,7 @@ impl Handle {
             let mut ends = Vec::new();
             assert!(layout.split(row, &mut ends), "{row:?} is of another version than {layout:?}");
             out.extend_from_slice(&row[ends[place - 1]..ends[place]]);
-            true
+            Ok(true)
         };
         vec![
             IndexSpec::new("plain", extract.clone()),
@@ -152,7 +152,7 @@ impl Model {
             let mut ends = Vec::new();
             assert!(next.split(row, &mut ends), "{row:?} is of another version than {next:?}");
             out.extend_from_slice(&row[ends[place - 1]..ends[place]]);
-            true
+            Ok(true)
         };
         let has = |name: &str| self.now.table.indexes().iter().any(|index| index.name == name);
         let specs = [
@@ -193,7 +193,7 @@ impl Model {
                 continue;
             }
             let cells = by.cells(dice);
-            by.table.put(&txn, &key, &by.bytes(&cells)).unwrap();
+            by.table.put(&txn, &key, by.bytes(&cells)).unwrap();
             rows.insert(key, self.mapped(&cells));
         }
         if dice.chance(1, 3) {

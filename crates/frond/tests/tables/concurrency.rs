@@ -349,7 +349,7 @@ fn threads_create_open_and_drop_one_table() {
                 start.wait();
                 for _ in 0..40 {
                     let table = db.table(spec([mail(), city()])).unwrap();
-                    let written = db.transact(|txn| table.put(txn, &[thread], b"m,Oslo,1"));
+                    let written = db.transact(|txn| table.put(txn, [thread], b"m,Oslo,1"));
                     // All threads use one mail.
                     match written {
                         Ok(_)

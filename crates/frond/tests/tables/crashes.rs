@@ -145,7 +145,7 @@ fn a_crashed_column_change_took_effect_or_not() {
         let write = |table: &Table, keys: std::ops::Range<u8>, version: u8| {
             let row = |key: u8| [vec![0, version], vec![key; 1 + usize::from(version)]].concat();
             db.transact(|txn| {
-                keys.clone().try_for_each(|key| table.put(txn, &[key], &row(key)).map(drop))
+                keys.clone().try_for_each(|key| table.put(txn, [key], row(key)).map(drop))
             })
             .unwrap();
         };

@@ -5,14 +5,17 @@ mod build;
 mod columns;
 mod concurrency;
 mod crashes;
+mod delete_range;
+mod functions;
 mod model;
+mod readers;
 mod threads;
 
 use std::{ops::ControlFlow, path::Path};
 
 use frond::{
-    Db, Durability, Error, IfLocked, IndexSpec, Isolation, Options, RowLock, Table, TableSpec,
-    TreeOptions, Txn, TxnOptions,
+    Db, Durability, Error, IfLocked, IndexSpec, Isolation, Options, Reader, RowLock, Table,
+    TableSpec, TreeOptions, Txn, TxnOptions,
     check::CheckMode,
     layout::{Hint, Part},
     lock::TreeLock,
@@ -32,7 +35,7 @@ fn part(row: &[u8], number: usize) -> &[u8] {
 fn mail() -> IndexSpec {
     let extract = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(part(row, 0));
-        !out.is_empty()
+        Ok(!out.is_empty())
     };
     IndexSpec::new("mail", extract).unique()
 }
@@ -40,7 +43,7 @@ fn mail() -> IndexSpec {
 fn city() -> IndexSpec {
     IndexSpec::new("city", |_, row, out| {
         out.extend_from_slice(part(row, 1));
-        true
+        Ok(true)
     })
 }
 
@@ -48,7 +51,7 @@ fn city() -> IndexSpec {
 fn number() -> IndexSpec {
     let extract = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(part(row, 2));
-        out != b"0"
+        Ok(out != b"0")
     };
     IndexSpec::new("number", extract).clustering()
 }
@@ -57,7 +60,7 @@ fn number() -> IndexSpec {
 fn mail_and_row() -> IndexSpec {
     let extract = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(part(row, 0));
-        !out.is_empty()
+        Ok(!out.is_empty())
     };
     IndexSpec::new("mail and row", extract).unique().clustering()
 }
@@ -102,8 +105,8 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The extracted part, key and row of all rows of an index, read in both directions.
-fn by(table: &Table, txn: &Txn, index: &str) -> Vec<(String, String, String)> {
-    let mut scan = table.index(index).unwrap().scan(txn, ..).unwrap();
+fn by(table: &Table, reader: &impl Reader, index: &str) -> Vec<(String, String, String)> {
+    let mut scan = table.index(index).unwrap().scan(reader, ..).unwrap();
     let mut rows = Vec::new();
     while let Some(row) = scan.next().unwrap() {
         rows.push((text(row.extracted), text(row.key), text(row.row)));

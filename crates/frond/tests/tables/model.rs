@@ -52,7 +52,7 @@ fn change(table: &Table, txn: &Txn, rows: &mut Rows, dice: &mut Dice) {
         (error, conflict) => panic!("{error} instead of {conflict:?}"),
     };
     let was_there = rows.contains_key(&key);
-    match dice.below(8) {
+    match dice.below(9) {
         0..=2 => match table.insert(txn, &key, &new) {
             Err(Error::DuplicateKey(Duplicate::Row { .. })) => assert!(was_there),
             Err(error) => must_conflict(error),
@@ -76,6 +76,14 @@ fn change(table: &Table, txn: &Txn, rows: &mut Rows, dice: &mut Dice) {
                 rows.insert(key, new);
             }
         },
+        6 => {
+            let other = vec![b"\0ab\xff"[dice.below(4) as usize]; 1];
+            let (from, to) = (key.clone().min(other.clone()), key.max(other));
+            let before = rows.len();
+            rows.retain(|key, _| !(&from..&to).contains(&key));
+            let deleted = table.delete_range(txn, from..to).unwrap();
+            assert_eq!(deleted as usize, before - rows.len());
+        }
         _ => {
             assert_eq!(table.delete(txn, &key).unwrap(), was_there);
             rows.remove(&key);
@@ -83,7 +91,13 @@ fn change(table: &Table, txn: &Txn, rows: &mut Rows, dice: &mut Dice) {
     }
 }
 
-fn look(table: &Table, txn: &Txn, rows: &Rows, dice: &mut Dice) {
+fn look(table: &Table, reader: &impl Reader, rows: &Rows, dice: &mut Dice) {
+    let key = vec![b"\0ab\xff"[dice.below(4) as usize]; dice.between(1, 3) as usize];
+    assert_eq!(table.get(reader, &key).unwrap().as_ref(), rows.get(&key));
+    let keys = [key.clone(), b"never".to_vec()];
+    assert_eq!(table.get_many(reader, &keys).unwrap(), [rows.get(&key).cloned(), None]);
+    let found: Rows = table.range(reader, ..).collect::<Result<_, _>>().unwrap();
+    assert_eq!(found, *rows);
     for index in table.indexes() {
         let expected = expected(rows, &index.name);
         let (from, to) = (row(dice), row(dice));
@@ -91,13 +105,13 @@ fn look(table: &Table, txn: &Txn, rows: &Rows, dice: &mut Dice) {
         let (from, to) = (bounds[0].min(bounds[1]), bounds[0].max(bounds[1]));
         let by = table.index(&index.name).unwrap();
         let (mut scan, is_in): (_, Box<dyn Fn(&[u8]) -> bool>) = match dice.below(4) {
-            0 => (by.scan(txn, ..).unwrap(), Box::new(|_| true)),
-            1 => (by.scan(txn, from..to).unwrap(), Box::new(|at| from <= at && at < to)),
-            2 => (by.scan(txn, from..=to).unwrap(), Box::new(|at| from <= at && at <= to)),
+            0 => (by.scan(reader, ..).unwrap(), Box::new(|_| true)),
+            1 => (by.scan(reader, from..to).unwrap(), Box::new(|at| from <= at && at < to)),
+            2 => (by.scan(reader, from..=to).unwrap(), Box::new(|at| from <= at && at <= to)),
             _ => {
                 use std::ops::Bound::*;
                 let range = (Excluded(from), Unbounded);
-                (by.scan(txn, range).unwrap(), Box::new(|at| from < at))
+                (by.scan(reader, range).unwrap(), Box::new(|at| from < at))
             }
         };
         let mut found = Vec::new();
@@ -120,7 +134,7 @@ fn look(table: &Table, txn: &Txn, rows: &Rows, dice: &mut Dice) {
         let found = scan.next().unwrap().map(|row| (row.extracted.to_vec(), row.key.to_vec()));
         assert_eq!(found.as_ref(), next);
         if index.unique {
-            let found = by.get(txn, from).unwrap();
+            let found = by.get(reader, from).unwrap();
             let there = expected.iter().find(|((at, _), _)| &at[..] == from);
             assert_eq!(found, there.map(|((_, key), row)| (key.clone(), row.clone())));
         }
@@ -198,7 +212,11 @@ fn a_table_matches_its_model() {
                     assert_eq!(count, expected(&rows, &index).len() as u64, "{index}");
                 }
             }
-            look(&table, &begin(&db, Isolation::Snapshot), &rows, dice);
+            match dice.below(3) {
+                0 => look(&table, &begin(&db, Isolation::Snapshot), &rows, dice),
+                1 => look(&table, &db.snapshot(), &rows, dice),
+                _ => look(&table, &db, &rows, dice),
+            }
         }
         assert_consistent(&db, &table);
     }

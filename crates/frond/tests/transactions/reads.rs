@@ -491,7 +491,7 @@ fn a_table_unlocks_a_row_found_through_an_index() {
     let store = store(false);
     let first = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
         out.push(row[0]);
-        true
+        Ok(true)
     };
     let spec = TableSpec::new("rows").index(IndexSpec::new("first", first).unique());
     let table = store.db.table(spec).unwrap();

@@ -7,7 +7,7 @@ use std::{
     sync::Mutex,
 };
 
-use frond::internals::io::{Env, File, OpenMode, Vfs};
+use frond::internals::io::{Env, File, LockKind, OpenMode, Vfs};
 use frond_testkit::disk::{CrashOptions, DiskState, SimVfs, crash_states};
 
 use super::*;
@@ -71,8 +71,8 @@ impl File for SlowFile {
     fn is_direct(&self) -> bool {
         self.file.is_direct()
     }
-    fn try_lock(&self) -> io::Result<bool> {
-        self.file.try_lock()
+    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
+        self.file.try_lock(kind)
     }
     fn unlock(&self) -> io::Result<()> {
         self.file.unlock()

@@ -13,7 +13,7 @@ use crate::{
     tree::TreeRoot,
     version::{Change, NamedRoots, Roots},
 };
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Description of a named snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,8 +22,8 @@ pub struct SnapshotInfo {
     pub name: String,
     /// The last commit that it shows.
     pub seqno: Seqno,
-    /// When it was made, by the machine's clock, since 1970.
-    pub created: Duration,
+    /// When it was made, by the machine's clock.
+    pub created: SystemTime,
 }
 
 impl Db {
@@ -163,6 +163,6 @@ fn info(record: &SnapshotRecord) -> SnapshotInfo {
     SnapshotInfo {
         name: record.name.clone(),
         seqno: record.seqno,
-        created: Duration::from_micros(record.created_micros),
+        created: SystemTime::UNIX_EPOCH + Duration::from_micros(record.created_micros),
     }
 }

@@ -401,7 +401,7 @@ fn an_index_built_and_dropped() {
     let spec = || {
         IndexSpec::new("i", |_, row, out| {
             out.extend_from_slice(row);
-            true
+            Ok(true)
         })
     };
     table.build_index(spec()).unwrap();

@@ -39,7 +39,10 @@ impl Tree {
     /// inserts, and changes by a transaction, under its locks, of rows that it knows
     /// ([`Txn::insert_row`](crate::Txn::insert_row), `update_row`, `delete_row`, and writes of the
     /// row that a locking read has just found or missed). After a blind put or delete the count is
-    /// not exact any more, until the tree is empty or replaced.
+    /// not exact any more, until the tree is empty or replaced: it is then what
+    /// [`estimate`](Self::estimate) says of the whole tree. Deletes do not raise it. A put of an
+    /// existing key raises it only if the older row is in another part of the store: if a memtable
+    /// was applied between the two, until they have met in the tree.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -83,10 +86,10 @@ impl Tree {
 
     /// Estimates how many rows a range has, and how many bytes they take. Reads nothing from the
     /// file: for an inner node that was not read since the store was opened, it divides the row
-    /// count that is known, or that the last checkpoint estimated, into equal shares. A recently
-    /// rewritten row may count twice, but the result never exceeds the number of rows in the tree.
-    /// It covers what is committed so far; a transaction or snapshot may see more
-    /// ([`Txn::estimate`](crate::Txn::estimate)).
+    /// count that is known, or that the last checkpoint estimated, into equal shares. A row that
+    /// was rewritten recently may count twice, and one that was deleted recently may still count;
+    /// if the number of rows is known, the result does not exceed it. It covers what is committed
+    /// so far; a transaction or snapshot may see more ([`Txn::estimate`](crate::Txn::estimate)).
     ///
     /// # Errors
     /// `NoSuchTree` if the tree was dropped.

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `snapshot.rs` | the store as of one commit, kept |
 //! | `cursor/`, `iter.rs` | scans: cursors, and iterators |
+//! | `reader.rs` | reads of the current state, a snapshot or a transaction by one name |
 //! | `sources.rs`, `scan_chunk.rs` | the sources of a scan, merged for one piece of it |
 //! | `readahead.rs`, `parallel_reads.rs` | reads on other threads |
 //! | `projection.rs` | which parts of values are wanted |
@@ -19,6 +20,7 @@ mod key_order;
 mod parallel_reads;
 mod projection;
 mod readahead;
+mod reader;
 mod rows;
 mod scan_chunk;
 mod snapshot;
@@ -32,6 +34,8 @@ pub use iter::{Rows, TxnRows};
 pub(crate) use key_order::{KeyOrder, Repeats};
 pub(super) use parallel_reads::bring_together;
 pub use projection::Projection;
+pub use reader::Reader;
+pub(crate) use reader::seal::Which;
 pub use rows::RowBuf;
 pub use snapshot::Snapshot;
 

@@ -93,7 +93,7 @@ impl Txn {
     }
 
     /// Number of spills of the transaction's writes so far.
-    fn spills(&self) -> u64 {
+    pub(crate) fn spills(&self) -> u64 {
         self.state.lock().unwrap().buffer.spills
     }
 }

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Clock, File, OpenMode, Vfs};
+use super::{Clock, File, LockKind, OpenMode, Vfs};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak, fence};
 
 /// Duration from which on an operation is slow.
@@ -334,12 +334,16 @@ impl File for WatchedFile {
         self.file.is_direct()
     }
 
-    fn try_lock(&self) -> io::Result<bool> {
-        self.file.try_lock()
+    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
+        self.file.try_lock(kind)
     }
 
     fn unlock(&self) -> io::Result<()> {
         self.file.unlock()
+    }
+
+    fn lock_holders(&self) -> Vec<u32> {
+        self.file.lock_holders()
     }
 }
 

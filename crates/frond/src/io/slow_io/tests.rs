@@ -75,8 +75,8 @@ impl File for Waiting {
     fn is_direct(&self) -> bool {
         self.0.is_direct()
     }
-    fn try_lock(&self) -> io::Result<bool> {
-        self.0.try_lock()
+    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
+        self.0.try_lock(kind)
     }
     fn unlock(&self) -> io::Result<()> {
         self.0.unlock()

@@ -376,7 +376,7 @@ impl TreeRanges {
             let new = level.get_or_insert_with(|| {
                 let joined = join(&ranges);
                 let key_bytes = joined.iter().map(|(from, to)| from.len() + to.len()).sum();
-                inserted = Inserted { entries: ranges.len(), bytes: key_bytes };
+                inserted = Inserted { entries: ranges.len(), bytes: key_bytes, rows: 0 };
                 let record = |(from, to)| writer.record(seqno, Tag::DELETE, from, to);
                 let records: Vec<_> = joined.into_iter().map(record).collect();
                 let level = Level::of_commit(arena, seqno, &records).expect("there is a range");

@@ -169,6 +169,29 @@ pub(super) fn a_second_opener_learns_who_owns_the_store() {
     open(&env, dir(), StoreOptions::default()).unwrap();
 }
 
+/// Openers that only read share a store, and exclude those that write. Promise: P18.
+#[test]
+fn readers_share_a_store_and_exclude_writers() {
+    let env = env();
+    drop(create(&env, dir(), StoreOptions::default()).unwrap());
+    let read = || open(&env, dir(), StoreOptions { read_only: true, ..Default::default() });
+    let write = || open(&env, dir(), StoreOptions::default());
+    let (first, second) = (read().unwrap(), read().unwrap());
+    for readers in [Some(first), Some(second)] {
+        match write() {
+            Err(Error::Locked { owner, .. }) => assert!(owner.contains("read-only"), "{owner}"),
+            other => panic!("{other:?}"),
+        }
+        // The attempt has not taken their lock.
+        drop(read().unwrap());
+        drop(readers);
+    }
+    let writer = write().unwrap();
+    assert!(matches!(read(), Err(Error::Locked { .. })));
+    drop(writer);
+    drop(read().unwrap());
+}
+
 /// A lock ends with the store, not with the last descriptor of its file. A store was once refused
 /// as locked while it was made, because another thread of the program started a process.
 #[test]

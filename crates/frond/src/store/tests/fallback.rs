@@ -5,7 +5,7 @@ use std::{io, ops::Range};
 use super::basics::{L, Opening, dir, env, one_tree, publish};
 use crate::{
     error::{Error, Result},
-    io::{ALIGN, Env, File, OpenMode},
+    io::{ALIGN, Env, File, LockKind, OpenMode},
     store::*,
     sync::{Arc, Mutex},
     types::VersionNumber,
@@ -69,8 +69,8 @@ impl File for BadFile {
     fn is_direct(&self) -> bool {
         self.0.is_direct()
     }
-    fn try_lock(&self) -> io::Result<bool> {
-        self.0.try_lock()
+    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
+        self.0.try_lock(kind)
     }
     fn unlock(&self) -> io::Result<()> {
         self.0.unlock()

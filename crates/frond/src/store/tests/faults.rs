@@ -8,7 +8,7 @@ use std::{
 use super::basics::{L, dir, env, one_tree, publish};
 use crate::{
     error::{Error, Result},
-    io::{Env, File, OpenMode, Vfs},
+    io::{Env, File, LockKind, OpenMode, Vfs},
     store::*,
     sync::{Arc, AtomicU64, Ordering, thread},
     types::{Lsn, Seqno, VersionNumber},
@@ -107,8 +107,8 @@ impl File for FaultyFile {
     fn is_direct(&self) -> bool {
         self.below.is_direct()
     }
-    fn try_lock(&self) -> io::Result<bool> {
-        self.below.try_lock()
+    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
+        self.below.try_lock(kind)
     }
     fn unlock(&self) -> io::Result<()> {
         self.below.unlock()

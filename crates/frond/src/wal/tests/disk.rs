@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    io::{File, OpenMode, Vfs},
+    io::{File, LockKind, OpenMode, Vfs},
     sync::{Arc, Mutex},
 };
 
@@ -352,7 +352,7 @@ impl File for DiskFile {
         true
     }
 
-    fn try_lock(&self) -> io::Result<bool> {
+    fn try_lock(&self, _kind: LockKind) -> io::Result<bool> {
         Ok(true)
     }
 

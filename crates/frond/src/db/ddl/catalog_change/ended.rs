@@ -383,13 +383,12 @@ fn no_index_read_finds_only_part_of_the_rows_during_a_drop() {
         for is_applied in [false, true] {
             let db = store();
             let table = db.table(TableSpec::new("people")).unwrap();
-            let put = |txn: &Txn| {
-                (0..ROWS).try_for_each(|row| table.insert(txn, &[row], &[row % 7, row]))
-            };
+            let put =
+                |txn: &Txn| (0..ROWS).try_for_each(|row| table.insert(txn, [row], [row % 7, row]));
             db.transact(put).unwrap();
             let mut spec = IndexSpec::new("city", move |_, row, out| {
                 out.extend_from_slice(if is_unique { row } else { &row[..1] });
-                true
+                Ok(true)
             });
             if is_clustering {
                 spec = spec.clustering();
@@ -426,7 +425,7 @@ fn no_index_read_finds_only_part_of_the_rows_during_a_drop() {
                     let begin = || db.begin(options.clone()).unwrap();
                     must_be_named(rows_by_index(&begin()));
                     if is_unique {
-                        must_be_named(one(index.get(&begin(), &[3, 3])));
+                        must_be_named(one(index.get(&begin(), [3, 3])));
                     }
                     if !read_only {
                         let locked = |txn: &Txn| -> Result<u64> {
