@@ -89,7 +89,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Nothing is left of the index, and the table is as it was. `IndexDuplicates` if two rows have
+    /// Nothing is left of the index, and the table is as it was. `DuplicateKey` if two rows have
     /// the same bytes in a unique index; `IndexFunction` if its function fails for a row;
     /// `InvalidArgument` if the table has an index with this
     /// name; `LockBusy` while another one is built or dropped; those of a bulk load and of commits.

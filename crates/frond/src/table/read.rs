@@ -81,10 +81,10 @@ impl Table {
         txn.get_for_update(&self.rows, key.as_ref())
     }
 
-    /// Reads a row by its key with a lock: see [`Txn::get_locked`].
+    /// Reads a row by its key with a lock: see [`Txn::get_with`].
     ///
     /// # Errors
-    /// As [`Txn::get_locked`].
+    /// As [`Txn::get_with`].
     pub fn get_locked(
         &self,
         txn: &Txn,
@@ -115,10 +115,10 @@ impl Table {
     }
 
     /// Scans rows in the order of their keys, locking each as the cursor reaches it: see
-    /// [`Txn::scan_locked`].
+    /// [`Txn::scan_with`].
     ///
     /// # Errors
-    /// As [`Txn::scan_locked`].
+    /// As [`Txn::scan_with`].
     pub fn scan_locked<'t>(
         &self,
         txn: &'t Txn,
@@ -203,7 +203,7 @@ impl TableIndex {
     /// [`Txn::unlock_last`] releases them together.
     ///
     /// # Errors
-    /// As [`get`](Self::get) and [`Txn::get_locked`].
+    /// As [`get`](Self::get) and [`Txn::get_with`].
     pub fn get_locked(
         &self,
         txn: &Txn,
@@ -438,7 +438,7 @@ impl TableIndex {
     /// row together.
     ///
     /// # Errors
-    /// As [`Txn::scan_locked`].
+    /// As [`Txn::scan_with`].
     pub fn scan_locked<'t>(
         &self,
         txn: &'t Txn,

@@ -61,7 +61,7 @@ impl Table {
     /// Inserts a row that must not exist.
     ///
     /// # Errors
-    /// `RowExists` if the key exists; `IndexConflict` if another row has the same bytes in a unique
+    /// `DuplicateKey` if the key exists, or if another row has the same bytes in a unique
     /// index: it names the index and that row, whose entry is locked for this transaction;
     /// `IndexFunction` if an index's function fails for the row. Nothing was written in these
     /// cases. As [`Txn::put`].
@@ -82,7 +82,7 @@ impl Table {
     /// Inserts a row, or replaces the existing one; true if there was one.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert), except for `RowExists`.
+    /// As [`insert`](Self::insert), except that the key may exist.
     pub fn put(&self, txn: &Txn, key: impl AsRef<[u8]>, row: impl AsRef<[u8]>) -> Result<bool> {
         let (key, row) = (key.as_ref(), row.as_ref());
         txn.in_row_call(|| {
