@@ -140,6 +140,41 @@ fn borrow(rows: &BTreeMap<Vec<u8>, Vec<u8>>) -> impl Iterator<Item = (&[u8], Tag
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 96 }, ..ProptestConfig::default() })]
 
+    /// The number of keys whose newest version is a value does not depend on the order in which
+    /// commits arrive, or on how often. Rule: I51.
+    #[test]
+    fn rows_are_counted_in_any_order_of_arrival(
+        commits in prop::collection::vec(
+            (1u64..30, prop::collection::btree_map(0u8..8, any::<bool>(), 1..5)),
+            1..if cfg!(miri) { 4 } else { 30 },
+        ),
+    ) {
+        let memtable = memtable();
+        let mut newest: BTreeMap<u8, (u64, bool)> = BTreeMap::new();
+        let mut used = BTreeSet::new();
+        for (seqno, keys) in commits {
+            if !used.insert(seqno) {
+                continue;
+            }
+            let keys: BTreeMap<[u8; 1], Tag> = keys
+                .into_iter()
+                .map(|(key, is_value)| ([key], if is_value { PUT } else { Tag::DELETE }))
+                .collect();
+            for _ in 0..2 {
+                let entries = keys.iter().map(|(key, tag)| (&key[..], *tag, &b""[..]));
+                memtable.insert(TREE, Seqno(seqno), entries);
+            }
+            for ([key], tag) in keys {
+                let newest = newest.entry(key).or_default();
+                *newest = (*newest).max((seqno, tag == PUT));
+            }
+        }
+        let rows = newest.values().filter(|(_, is_value)| *is_value).count();
+        let said = memtable.estimate(TREE, None, None).0;
+        prop_assert!(said > 0.0, "there are versions");
+        prop_assert_eq!(said.round() as usize, rows);
+    }
+
     /// Rule: I2, I3, I6, I26
     #[test]
     fn any_arrival_order_gives_the_models_rows(
