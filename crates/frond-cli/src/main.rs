@@ -166,6 +166,9 @@ mod tests {
             // Settings of the server, and attributes of trees.
             let said =
                 said.filter(|line| !line.starts_with("frond = ") && !path.ends_with("format.md"));
+            // The lab checks the options of its program.
+            let said = said
+                .map(|line| if line.starts_with("frond bench ") { "frond bench" } else { line });
             for line in said {
                 checked += 1;
                 wrong.extend(exists(line).err().map(|why| format!("{}: {why}", path.display())));

@@ -29,7 +29,7 @@ fn keys_and_values_are_anything_that_is_bytes() {
     tree.put(7u64.to_be_bytes(), &[][..]).unwrap();
     tree.put(tuple::Key::new().str("de").i64(7), "tuple").unwrap();
     assert_eq!(tree.get("text").unwrap().as_deref(), Some(&b"owned"[..]));
-    assert!(tree.contains(tuple::encode(&("de", 7))).unwrap());
+    assert!(tree.contains(tuple::encode(&("de", 7i64))).unwrap());
     assert_eq!(tree.get_many(&["ash", "oak"]).unwrap(), [Some(b"ASH".to_vec()), None]);
     assert_eq!(db.snapshot().get(&tree, vec![1u8]).unwrap(), Some(vec![2]));
     db.transact(|txn| {

@@ -208,10 +208,8 @@ fn comments_and_documents_are_plain_english() {
 
 #[test]
 fn the_list_of_banned_phrases_finds_them_in_prose_only() {
-    let source =
-        "//! Reads. Lets\n//! go of it. `who`. Of one that is.\n//!\n//! ```\n//! who\n//! ```\n\
-        /// The same, of users who ask.\nlet whoever = \"who\"; // He waits; not the same. Is:
-        /// had\n\
+    let source = "//! Reads. Lets\n//! go of it. `who`. Of one that is.\n//!\n//! ```\n//! who\n//! ```\n\
+        /// The same, of users who ask.\nlet whoever = \"who\"; // He waits; not the same. Is: had\n\
         /* beside\nhim */";
     let found = banned(&comments(source)).into_iter().map(|(line, phrase, _)| (line, phrase));
     assert_eq!(

@@ -51,6 +51,13 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Fails if the options of a documented command are not understood.
+#[cfg(test)]
+pub(super) fn understand(words: &str) -> std::result::Result<(), clap::Error> {
+    let words = words.split(" #").next().unwrap_or_default().split_whitespace();
+    Program::try_parse_from(["frond-bench"].into_iter().chain(words)).map(drop)
+}
+
 /// Options of `frond bench`.
 #[derive(clap::Args, Clone, Debug)]
 struct Args {

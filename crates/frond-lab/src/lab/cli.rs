@@ -355,6 +355,14 @@ mod tests {
                 }
                 understood += 1;
             }
+            let inline = text.split('`').skip(1).step_by(2).filter(|code| !code.contains('\n'));
+            let lines = text.lines().map(str::trim).chain(inline);
+            let benches = lines.filter_map(|line| line.strip_prefix("frond bench "));
+            // An option alone is no command.
+            for line in benches.filter(|line| !line.starts_with("--")) {
+                super::super::bench::understand(line)
+                    .unwrap_or_else(|error| panic!("{name}: {error}"));
+            }
         }
         assert!(understood > 10, "{understood}");
     }

@@ -50,7 +50,7 @@ impl Db {
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// use frond::{IndexSpec, TableSpec};
+    /// use frond::{Duplicate, Error, IndexSpec, TableSpec};
     ///
     /// // A row is a mail address and a city, with a comma between.
     /// fn part<'r>(row: &'r [u8], number: usize) -> Result<&'r str, std::str::Utf8Error> {
@@ -72,10 +72,10 @@ impl Db {
     ///     people.insert(txn, "1", "ada@example.org,London")?;
     ///     people.insert(txn, "2", ",Oslo")?;
     ///     let taken = people.insert(txn, "3", "ada@example.org,Paris");
-    ///     assert!(matches!(taken, Err(frond::Error::DuplicateKey(frond::Duplicate::InIndex { index, row, .. }))
+    ///     assert!(matches!(taken, Err(Error::DuplicateKey(Duplicate::InIndex { index, row, .. }))
     ///         if index == "mail" && row == b"1"));
     ///     let broken = people.insert(txn, "3", b"\xff");
-    ///     assert!(matches!(broken, Err(frond::Error::IndexFunction { .. })));
+    ///     assert!(matches!(broken, Err(Error::IndexFunction { .. })));
     ///     Ok(())
     /// })?;
     ///

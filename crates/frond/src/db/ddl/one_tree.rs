@@ -188,7 +188,8 @@ impl Db {
     /// use frond::{layout::{Hint, Layout, NewPart, Part}, TreeOptions};
     ///
     /// let age = Part::Fixed(1, Hint::Integer);
-    /// let people = db.create_tree("people", TreeOptions::new().value_layout(Layout::versioned([age])))?;
+    /// let options = TreeOptions::new().value_layout(Layout::versioned([age]));
+    /// let people = db.create_tree("people", options)?;
     /// people.put(b"ada", &[0, 0, 36])?; // version 0
     ///
     /// // A part before it, with default 7 for existing rows.

@@ -44,12 +44,12 @@ impl Txn {
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// use frond::{lock::TreeLock, IfLocked};
+    /// use frond::{lock::TreeLock, IfLocked, ReadOptions, RowLock};
     ///
     /// let tree = db.create_tree("t", Default::default())?;
     /// let (one, two) = (db.begin(Default::default())?, db.begin(Default::default())?);
     /// one.lock_tree(&tree, TreeLock::Shared, IfLocked::Wait)?;
-    /// two.get_for_update(&tree, b"row")?;
+    /// two.get_with(&tree, "row", &ReadOptions::new().lock(RowLock::Shared))?;
     /// assert!(two.lock_tree(&tree, TreeLock::IntentExclusive, IfLocked::NoWait).is_err());
     /// one.commit()?;
     /// two.put(&tree, b"row", b"value")?;
