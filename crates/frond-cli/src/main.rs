@@ -137,6 +137,9 @@ mod tests {
         command.build();
         let mut command = &command;
         for word in line.split_whitespace().skip(1) {
+            if command.get_name() == "bench" {
+                break; // the lab checks the options of its program
+            }
             if let Some(found) = command.find_subcommand(word) {
                 command = found;
             } else if command.has_subcommands() && command.get_name() != "help" {
@@ -166,9 +169,6 @@ mod tests {
             // Settings of the server, and attributes of trees.
             let said =
                 said.filter(|line| !line.starts_with("frond = ") && !path.ends_with("format.md"));
-            // The lab checks the options of its program.
-            let said = said
-                .map(|line| if line.starts_with("frond bench ") { "frond bench" } else { line });
             for line in said {
                 checked += 1;
                 wrong.extend(exists(line).err().map(|why| format!("{}: {why}", path.display())));
