@@ -39,7 +39,7 @@
 //! | write several rows at once | [`Batch`] |
 //! | read and write in transactions, with row locks | [`Txn`], [`TxnOptions`], [`Isolation`] |
 //! | read the past, or hold the present still | [`Snapshot`], [`Db::create_snapshot`] |
-//! | build keys from numbers and strings | [`tuple`] |
+//! | build keys from numbers and strings | [`mod@tuple`] |
 //! | keep secondary indexes | [`Table`], [`TableSpec`], [`IndexSpec`] |
 //! | describe the columns of rows, for smaller leaves | [`layout`] |
 //! | load much data, build an index next to writers | [`load`] |

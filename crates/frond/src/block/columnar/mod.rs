@@ -36,7 +36,7 @@
 //! 1. A columnar block returns the rows that were pushed, byte for byte, whether they fit the
 //!    layouts or not, and answers every search as memcmp of whole keys does.
 //! 2. Any bytes give rows or [`BadBlock`](super::BadBlock), never a panic, no endless loop, and no
-//!    more memory than rows and columns allow. A block that passed [`check`] is read without an
+//!    more memory than rows and columns allow. A block that passed [`check()`] is read without an
 //!    error.
 //! 3. If keys do not fit their layout, the block loses its key columns, not its rows: all its keys
 //!    are then one prefix-compressed string column. A value that does not fit is stored with the
