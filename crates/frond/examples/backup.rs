@@ -1,6 +1,6 @@
 //! A full backup of a store in use, an increment, and a store restored from both.
 //!
-//! `cargo run --example backup [DIRECTORY]`
+//! `cargo run -p frond-db --example backup [DIRECTORY]`
 
 use std::{
     fs, io,

@@ -1,7 +1,7 @@
 //! Transfers between accounts: transactions with an error of the program's own, which are run again
 //! if they conflict.
 //!
-//! `cargo run --example bank_transfer [DIRECTORY]`
+//! `cargo run -p frond-db --example bank_transfer [DIRECTORY]`
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
 //! A job queue: several workers take jobs, none twice, and none waits for another.
 //!
-//! `cargo run --example queue [DIRECTORY]`; each run adds jobs and does all that there are.
+//! `cargo run -p frond-db --example queue [DIRECTORY]`; each run adds jobs and does all that there
+//! are.
 
 use std::path::{Path, PathBuf};
 

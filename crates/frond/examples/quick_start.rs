@@ -1,6 +1,6 @@
 //! A first program: open a store, write, read, scan, and count in a transaction.
 //!
-//! `cargo run --example quick_start [DIRECTORY]`
+//! `cargo run -p frond-db --example quick_start [DIRECTORY]`
 
 use std::path::{Path, PathBuf};
 

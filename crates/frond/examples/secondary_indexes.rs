@@ -1,6 +1,6 @@
 //! A table with secondary indexes, which every write keeps in step with the rows.
 //!
-//! `cargo run --example secondary_indexes [DIRECTORY]`
+//! `cargo run -p frond-db --example secondary_indexes [DIRECTORY]`
 
 use std::path::{Path, PathBuf};
 

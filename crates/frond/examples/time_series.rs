@@ -1,6 +1,6 @@
 //! A time series: readings of sensors by time, and retention, which deletes the oldest.
 //!
-//! `cargo run --example time_series [DIRECTORY]`; each run adds an hour of readings.
+//! `cargo run -p frond-db --example time_series [DIRECTORY]`; each run adds an hour of readings.
 
 use std::path::{Path, PathBuf};
 
