@@ -30,8 +30,8 @@ fail() {
 }
 
 case $SIZE in
-full) packages=(-p frond-cli -p frond-lab --features frond-lab/lab) PROFILE=release ;;
-tiny) packages=(-p frond-cli) BATCH=50 PROFILE=${PROFILE:-quick} ;;
+full) crates=(-p frond-cli -p frond-lab --features frond-lab/lab) PROFILE=release ;;
+tiny) crates=(-p frond-cli) BATCH=50 PROFILE=${PROFILE:-quick} ;;
 *) fail "the size is full or tiny" ;;
 esac
 
@@ -41,7 +41,7 @@ if [[ -f ${CARGO_HOME:-$HOME/.cargo}/env ]]; then
     # shellcheck disable=SC1091
     . "${CARGO_HOME:-$HOME/.cargo}/env"
 fi
-cargo build --profile "$PROFILE" --locked "${packages[@]}"
+cargo build --profile "$PROFILE" --locked "${crates[@]}"
 FROND=${CARGO_TARGET_DIR:-target}/$PROFILE/frond
 
 rm -rf "$DATA"
