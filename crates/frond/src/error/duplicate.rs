@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A key that had to be new, and what it conflicts with ([`Error::DuplicateKey`](crate::Error::DuplicateKey)).
+/// A key that had to be new, and what it conflicts with
+/// ([`Error::DuplicateKey`](crate::Error::DuplicateKey)).
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Duplicate {
