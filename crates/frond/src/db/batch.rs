@@ -101,8 +101,7 @@ impl Batch {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        self.push(tree, key, value, false)
+        self.push(tree, key.as_ref(), value.as_ref(), false)
     }
 
     /// Sets the value of a key that must not exist: if it does, the whole commit fails with
@@ -119,8 +118,7 @@ impl Batch {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        self.push(tree, key, value, true)
+        self.push(tree, key.as_ref(), value.as_ref(), true)
     }
 
     fn push(&mut self, tree: &Tree, key: &[u8], value: &[u8], insert: bool) -> Result<()> {

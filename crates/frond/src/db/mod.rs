@@ -39,7 +39,7 @@ pub use options::{CACHE_BYTES_MIN, Options, Tuning};
 pub use read::{
     Cursor, Projection, RangeEstimate, Reader, RowBuf, RowCount, Rows, Snapshot, TxnRows,
 };
-pub(crate) use read::{KeyOrder, Repeats, Which};
+pub(crate) use read::{KeyOrder, Repeats, Steps, Which};
 pub(crate) use session::RowCall;
 pub use session::{
     IfLocked, Interrupter, Isolation, ManyRows, PreparedInfo, PreparedTxn, ReadOptions, RowChange,

@@ -9,7 +9,7 @@
 
 use crate::{
     Cursor, Error, IfLocked, Result, RowLock, Snapshot, Txn, TxnCursor,
-    db::{KeyOrder, TreeLock},
+    db::{KeyOrder, Steps, TreeLock},
 };
 
 use super::{
@@ -195,13 +195,12 @@ impl<'t> IndexScan<'t> {
 /// It ends after the first error.
 #[derive(Debug)]
 pub struct IndexRows<'t> {
-    /// The error with which the scan started, once.
-    scan: Result<Option<IndexScan<'t>>>,
+    scan: Steps<IndexScan<'t>>,
 }
 
 impl<'t> IndexRows<'t> {
     pub(super) fn new(scan: Result<IndexScan<'t>>) -> Self {
-        Self { scan: scan.map(Some) }
+        Self { scan: Steps::new(scan) }
     }
 }
 
@@ -209,17 +208,8 @@ impl Iterator for IndexRows<'_> {
     type Item = Result<Row>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let row = match &mut self.scan {
-            Ok(scan) => scan
-                .as_mut()?
-                .next()
-                .map(|found| found.map(|IndexRow { key, row, .. }| (key.to_vec(), row.to_vec()))),
-            Err(_) => std::mem::replace(&mut self.scan, Ok(None)).map(|_| None),
-        };
-        if !matches!(row, Ok(Some(_))) {
-            self.scan = Ok(None);
-        }
-        row.transpose()
+        let owned = |IndexRow { key, row, .. }: IndexRow<'_>| (key.to_vec(), row.to_vec());
+        self.scan.step(|scan| scan.next().map(|found| found.map(owned)))
     }
 }
 

@@ -105,21 +105,42 @@ impl IntoIterator for Cursor {
     }
 }
 
+/// A cursor that an iterator steps forward: it ends after the first error, also that with which the
+/// scan started.
+#[derive(Debug)]
+pub(crate) struct Steps<C> {
+    cursor: Result<Option<C>>,
+}
+
+impl<C> Steps<C> {
+    pub fn new(cursor: Result<C>) -> Self {
+        Self { cursor: cursor.map(Some) }
+    }
+
+    /// The next item, which `next` takes from the cursor.
+    pub fn step<T>(&mut self, next: impl FnOnce(&mut C) -> Result<Option<T>>) -> Option<Result<T>> {
+        let item = match &mut self.cursor {
+            Ok(cursor) => next(cursor.as_mut()?),
+            Err(error) => Err(error.clone()),
+        };
+        if !matches!(item, Ok(Some(_))) {
+            self.cursor = Ok(None);
+        }
+        item.transpose()
+    }
+}
+
 /// The rows of a range as a transaction sees them: see [`Txn::range`](crate::Txn::range).
 ///
 /// It ends after the first error.
 #[derive(Debug)]
 pub struct TxnRows<'t> {
-    cursor: Option<TxnCursor<'t>>,
-    failed: Option<crate::Error>,
+    cursor: Steps<TxnCursor<'t>>,
 }
 
 impl<'t> TxnRows<'t> {
     pub(in crate::db) fn new(cursor: Result<TxnCursor<'t>>) -> Self {
-        match cursor {
-            Ok(cursor) => Self { cursor: Some(cursor), failed: None },
-            Err(error) => Self { cursor: None, failed: Some(error) },
-        }
+        Self { cursor: Steps::new(cursor) }
     }
 }
 
@@ -127,14 +148,7 @@ impl Iterator for TxnRows<'_> {
     type Item = Result<Row>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(error) = self.failed.take() {
-            return Some(Err(error));
-        }
-        let row = self.cursor.as_mut()?.next().map(owned);
-        if !matches!(row, Ok(Some(_))) {
-            self.cursor = None;
-        }
-        row.transpose()
+        self.cursor.step(|cursor| cursor.next().map(owned))
     }
 }
 

@@ -56,8 +56,7 @@ impl Txn {
     /// for a value that is written at once the errors of a commit: nothing was done. `Deadlock`,
     /// and for a snapshot transaction `Conflict`: the transaction is rolled back.
     pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        self.put_checked(tree, key, value, Absent::Whatever).map(drop)
+        self.put_checked(tree, key.as_ref(), value.as_ref(), Absent::Whatever).map(drop)
     }
 
     /// Sets the value of a key that must not exist. A `unique` tree detects most absent keys
@@ -94,8 +93,7 @@ impl Txn {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        self.put_checked(tree, key, value, Absent::Follows).map(drop)
+        self.put_checked(tree, key.as_ref(), value.as_ref(), Absent::Follows).map(drop)
     }
 
     pub(super) fn put_checked(
