@@ -13,7 +13,7 @@ TESTED := $(if $(WITH_LAB),$(LAB_TESTED),--workspace --locked --features frond-d
 WATCHED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/watch-test.sh']"
 SIZE ?= full
 
-.PHONY: help demo test torture break soak schedules check bench profile install install-c clean \
+.PHONY: help demo test torture break soak schedules check msrv bench profile install install-c clean \
     mariadb mariadb-plugin mariadb-shell mariadb-stop mariadb-bench mariadb-sysbench deb test-mariadb test-mariadb-clients conformance
 
 help: ## This list
@@ -49,6 +49,9 @@ check: ## Format, lints, documentation, scripts
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features $(LAB)
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	 else echo "shellcheck is not installed: scripts are not checked"; fi
+
+msrv: ## Whether the oldest supported Rust compiles the packages that are published (needs rustup)
+	@scripts/msrv.sh
 
 bench: ## iiBench on Frond, RocksDB, SQLite and LMDB; ARGS="--rows 5000000 …" for others
 	@scripts/install.sh rivals

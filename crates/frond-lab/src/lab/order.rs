@@ -60,6 +60,9 @@ pub const MEMORY_MIN: u64 = 16 << 20;
 const SPACE_FACTOR: u64 = 4;
 /// …plus this, for logs, the server's own tables and sorts.
 const SPACE_EXTRA_B: u64 = 3 << 30;
+/// Smaller summand for size tiny, whose cells write for seconds only.
+const SPACE_EXTRA_TINY_B: u64 = 1 << 30;
+
 impl Order {
     /// The workload's parameters.
     ///
@@ -136,7 +139,8 @@ impl Order {
     /// # Errors
     /// A parameter is invalid.
     pub fn space_bytes(&self) -> Result<u64> {
-        Ok(self.data_bytes()? * SPACE_FACTOR + SPACE_EXTRA_B)
+        let extra = if self.size == Size::Tiny { SPACE_EXTRA_TINY_B } else { SPACE_EXTRA_B };
+        Ok(self.data_bytes()? * SPACE_FACTOR + extra)
     }
 
     /// Memory that the target is given, bytes.

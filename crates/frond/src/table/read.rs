@@ -11,7 +11,7 @@
 use crate::{
     Error, IfLocked, Isolation, KeyRange, ReadOptions, Reader, Result, RowLock, Snapshot, Tree,
     Txn, TxnCursor,
-    db::{RowCall, Which},
+    db::{RowCall, RowRead, Sees, Which},
     sync::Arc,
 };
 
@@ -26,12 +26,22 @@ use super::{
 /// A row's key and value.
 pub(super) type Row = (Vec<u8>, Vec<u8>);
 
-/// How a row is locked when it is read; `None` for no lock.
-pub(super) type Locking = Option<(RowLock, IfLocked)>;
+/// How entries and rows are locked when they are read; `None` for no lock.
+pub(super) type Locking = Option<ReadOptions<'static>>;
 
-/// Replaces `LastCommit` with `Wait`, for reads that must lock.
-fn that_locks(if_locked: IfLocked) -> IfLocked {
-    if if_locked == IfLocked::SemiConsistent { IfLocked::Wait } else { if_locked }
+/// What an index read locks. Entries and rows must match, so that it cannot return an older version
+/// of one of them: it waits instead.
+fn locking(options: &ReadOptions<'_>) -> Result<Locking> {
+    if options.sees != Sees::AsLevel || options.with_last || options.projection.is_some() {
+        let why = "a read through an index takes the options lock, if_locked and wait only";
+        return Err(Error::InvalidArgument(why.to_owned()));
+    }
+    let if_locked = match options.if_locked {
+        IfLocked::SemiConsistent => IfLocked::Wait,
+        other => other,
+    };
+    let locks = |lock| ReadOptions::new().lock(lock).if_locked(if_locked).wait(options.wait);
+    Ok(options.lock.map(locks))
 }
 
 impl Table {
@@ -81,18 +91,30 @@ impl Table {
         txn.get_for_update(&self.rows, key.as_ref())
     }
 
-    /// Reads a row by its key with a lock: see [`Txn::get_with`].
+    /// Reads a row by its key with the given options: see [`Txn::get_with`].
     ///
     /// # Errors
     /// As [`Txn::get_with`].
-    pub fn get_locked(
+    pub fn get_with(
         &self,
         txn: &Txn,
         key: impl AsRef<[u8]>,
-        lock: RowLock,
-        if_locked: IfLocked,
-    ) -> Result<Option<Vec<u8>>> {
-        txn.get_locked(&self.rows, key.as_ref(), lock, if_locked)
+        options: &ReadOptions<'_>,
+    ) -> Result<RowRead> {
+        txn.get_with(&self.rows, key, options)
+    }
+
+    /// Reads many rows by their keys with the given options: see [`Txn::get_many_with`].
+    ///
+    /// # Errors
+    /// As [`Txn::get_many_with`].
+    pub fn get_many_with<K: AsRef<[u8]>>(
+        &self,
+        txn: &Txn,
+        keys: &[K],
+        options: &ReadOptions<'_>,
+    ) -> Result<Vec<RowRead>> {
+        txn.get_many_with(&self.rows, keys, options)
     }
 
     /// Scans rows in the order of their keys. Returns a [`Cursor`](crate::Cursor), or a
@@ -114,19 +136,18 @@ impl Table {
         reader.range(&self.rows, range)
     }
 
-    /// Scans rows in the order of their keys, locking each as the cursor reaches it: see
-    /// [`Txn::scan_with`].
+    /// Scans rows in the order of their keys with the given options, for example locking each as
+    /// the cursor reaches it: see [`Txn::scan_with`].
     ///
     /// # Errors
     /// As [`Txn::scan_with`].
-    pub fn scan_locked<'t>(
+    pub fn scan_with<'t>(
         &self,
         txn: &'t Txn,
         range: impl KeyRange,
-        lock: RowLock,
-        if_locked: IfLocked,
+        options: &ReadOptions<'_>,
     ) -> Result<TxnCursor<'t>> {
-        txn.scan_locked(&self.rows, range, lock, if_locked)
+        txn.scan_with(&self.rows, range, options)
     }
 
     /// An index, for reading.
@@ -196,22 +217,24 @@ impl TableIndex {
     /// # Errors
     /// As [`get`](Self::get) and [`Txn::get_for_update`].
     pub fn get_for_update(&self, txn: &Txn, extracted: impl AsRef<[u8]>) -> Result<Option<Row>> {
-        self.get_locked(txn, extracted, RowLock::Exclusive, IfLocked::Wait)
+        self.get_with(txn, extracted, &ReadOptions::new().lock(RowLock::Exclusive))
     }
 
     /// Like [`get`](Self::get), with the entry and the row locked as requested;
-    /// [`Txn::unlock_last`] releases them together.
+    /// [`Txn::unlock_last`] releases them together. [`IfLocked::SemiConsistent`] waits, as older
+    /// versions of entries and rows need not match.
     ///
     /// # Errors
-    /// As [`get`](Self::get) and [`Txn::get_with`].
-    pub fn get_locked(
+    /// As [`get`](Self::get) and [`Txn::get_with`]; `InvalidArgument` for options other than
+    /// [`lock`](ReadOptions::lock), [`if_locked`](ReadOptions::if_locked) and
+    /// [`wait`](ReadOptions::wait).
+    pub fn get_with(
         &self,
         txn: &Txn,
         extracted: impl AsRef<[u8]>,
-        lock: RowLock,
-        if_locked: IfLocked,
+        options: &ReadOptions<'_>,
     ) -> Result<Option<Row>> {
-        let locking = Some((lock, that_locks(if_locked)));
+        let locking = locking(options)?;
         let found = self.must_be_unique();
         let found = found.and_then(|()| self.look_up(txn, extracted.as_ref(), locking));
         found.map_err(|error| self.named(error))
@@ -265,7 +288,7 @@ impl TableIndex {
         loop {
             let value = match locking {
                 None => txn.get(tree, extracted)?,
-                Some((lock, if_locked)) => txn.get_locked(tree, extracted, lock, if_locked)?,
+                Some(options) => txn.get_with(tree, extracted, &options)?.into_value(),
             };
             let Some(value) = value else { return Ok(None) };
             let entry = self.index.form().read(extracted, &value);
@@ -341,10 +364,9 @@ impl TableIndex {
         let rows = &self.rows;
         let is_there = match locking {
             None => txn.get_into(rows, key, row)?,
-            Some((lock, if_locked)) => {
+            Some(options) => {
                 // `unlock_last` must release the entry together with the row.
-                let options = ReadOptions::new().lock(lock).if_locked(if_locked).with_last(true);
-                let found = txn.get_with(rows, key, &options)?;
+                let found = txn.get_with(rows, key, &options.with_last(true))?;
                 *row = found.value;
                 found.exists
             }
@@ -431,25 +453,26 @@ impl TableIndex {
         IndexRows::new(self.scan(reader, range))
     }
 
-    /// Like [`scan`](Self::scan), with each entry and its row locked as the cursor reaches it, and
-    /// read at the latest version. If a row is skipped because another transaction holds it, its
-    /// entry is released unless it was locked before. [`IfLocked::SemiConsistent`] waits: older
-    /// versions of entries and rows need not match. [`Txn::unlock_last`] releases an entry and its
-    /// row together.
+    /// Like [`scan`](Self::scan), with each entry and its row locked as requested when the cursor
+    /// reaches it, and read at the latest version. If a row is skipped because another transaction
+    /// holds it, its entry is released unless it was locked before. [`IfLocked::SemiConsistent`]
+    /// waits: older versions of entries and rows need not match. [`Txn::unlock_last`] releases an
+    /// entry and its row together.
     ///
     /// # Errors
-    /// As [`Txn::scan_with`].
-    pub fn scan_locked<'t>(
+    /// As [`Txn::scan_with`]; `InvalidArgument` for options other than
+    /// [`lock`](ReadOptions::lock), [`if_locked`](ReadOptions::if_locked) and
+    /// [`wait`](ReadOptions::wait).
+    pub fn scan_with<'t>(
         &self,
         txn: &'t Txn,
         range: impl KeyRange,
-        lock: RowLock,
-        if_locked: IfLocked,
+        options: &ReadOptions<'_>,
     ) -> Result<IndexScan<'t>> {
-        let if_locked = that_locks(if_locked);
+        let Some(options) = locking(options)? else { return self.scan(txn, range) };
         let range = self.index.form().bounds(&range);
-        let cursor = txn.scan_locked(&self.index.tree, range, lock, if_locked);
+        let cursor = txn.scan_with(&self.index.tree, range, &options);
         let cursor = cursor.map_err(|error| self.named(error))?;
-        Ok(IndexScan::new(self.clone(), txn, (cursor, None), Some((lock, if_locked))))
+        Ok(IndexScan::new(self.clone(), txn, (cursor, None), Some(options)))
     }
 }

@@ -148,8 +148,8 @@ impl<'t> IndexScan<'t> {
         if has_row && self.index.is_seen_as_it_was(txn, key)? {
             return Ok(true);
         }
-        let skips = matches!(self.locking, Some((_, IfLocked::SkipLocked)));
-        if let Some((lock, IfLocked::SkipLocked)) = self.locking {
+        let skips = self.locking.is_some_and(|options| options.if_locked == IfLocked::SkipLocked);
+        if let (true, Some(lock)) = (skips, self.locking.and_then(|options| options.lock)) {
             // Wait for a transaction that holds the whole tree of rows: its rows are not skipped.
             let intent = match lock {
                 RowLock::Shared => TreeLock::IntentShared,

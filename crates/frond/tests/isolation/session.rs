@@ -8,7 +8,9 @@
 
 use std::ops::Range;
 
-use frond::{Db, Error, IfLocked, IndexSpec, Isolation, Result, RowLock, Table, TableSpec, Txn};
+use frond::{
+    Db, Error, IfLocked, IndexSpec, Isolation, ReadOptions, Result, RowLock, Table, TableSpec, Txn,
+};
 
 use Way::{Backward, LastCommit, NoIndex, Primary, Secondary, Unique};
 
@@ -207,10 +209,8 @@ impl Session {
     fn find(&self, txn: &Txn, which: Which, lock: Option<RowLock>) -> Result<Vec<(u32, u32)>> {
         let mut rows = match (self.way, which) {
             (Primary, Which::Id(id)) => {
-                let row = match lock {
-                    None => self.table.get(txn, key(id))?,
-                    Some(lock) => self.table.get_locked(txn, key(id), lock, IfLocked::Wait)?,
-                };
+                let options = ReadOptions::new().lock(lock);
+                let row = self.table.get_with(txn, key(id), &options)?.into_value();
                 row.into_iter().map(|row| (id, value_of(&row))).collect()
             }
             (Primary, _) => self.walk(txn, Some(b"0".as_slice()..b":".as_slice()), lock)?,
@@ -233,8 +233,9 @@ impl Session {
             return self.find(txn, which, Some(RowLock::Exclusive));
         }
         let pair = |(key, row): (&[u8], &[u8])| (number(key), value_of(row));
-        let (lock, meeting) = (RowLock::Exclusive, IfLocked::SemiConsistent);
-        let mut cursor = self.table.scan_locked(txn, .., lock, meeting)?;
+        let options = ReadOptions::new().lock(RowLock::Exclusive);
+        let options = options.if_locked(IfLocked::SemiConsistent);
+        let mut cursor = self.table.scan_with(txn, .., &options)?;
         let mut rows = Vec::new();
         while let Some(seen) = cursor.next()?.map(pair) {
             let was_locked = cursor.is_locked();
@@ -259,12 +260,10 @@ impl Session {
         range: Option<Range<&[u8]>>,
         lock: Option<RowLock>,
     ) -> Result<Vec<(u32, u32)>> {
-        let table = &self.table;
-        let mut cursor = match (range, lock) {
-            (None, None) => table.scan(txn, ..)?,
-            (None, Some(lock)) => table.scan_locked(txn, .., lock, IfLocked::Wait)?,
-            (Some(range), None) => table.scan(txn, range)?,
-            (Some(range), Some(lock)) => table.scan_locked(txn, range, lock, IfLocked::Wait)?,
+        let options = ReadOptions::new().lock(lock);
+        let mut cursor = match range {
+            None => self.table.scan_with(txn, .., &options)?,
+            Some(range) => self.table.scan_with(txn, range, &options)?,
         };
         let mut rows = Vec::new();
         let is_backward = self.way == Backward;
@@ -288,22 +287,17 @@ impl Session {
         lock: Option<RowLock>,
     ) -> Result<Vec<(u32, u32)>> {
         let index = self.table.index(name)?;
+        let options = ReadOptions::new().lock(lock);
         let pair = |key: &[u8], row: &[u8]| (number(key), value_of(row));
         if let (Unique, Some(wanted)) = (self.way, wanted) {
-            let found = match lock {
-                None => index.get(txn, wanted)?,
-                Some(lock) => index.get_locked(txn, wanted, lock, IfLocked::Wait)?,
-            };
+            let found = index.get_with(txn, wanted, &options)?;
             return Ok(found.iter().map(|(key, row)| pair(key, row)).collect());
         }
         let range = (
             wanted.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Included),
             wanted.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Included),
         );
-        let mut scan = match lock {
-            None => index.scan(txn, range)?,
-            Some(lock) => index.scan_locked(txn, range, lock, IfLocked::Wait)?,
-        };
+        let mut scan = index.scan_with(txn, range, &options)?;
         let mut rows = Vec::new();
         while let Some(found) = scan.next()? {
             rows.push(pair(found.key, found.row));

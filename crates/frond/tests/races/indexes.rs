@@ -1,7 +1,7 @@
 //! Readers by an index that is repeatedly built and dropped, of a table that writers change.
 
 use super::*;
-use frond::{IfLocked, IndexSpec, RowLock, Table, TableSpec, Txn};
+use frond::{IndexSpec, ReadOptions, RowLock, Table, TableSpec, Txn};
 use frond_testkit::effort;
 
 /// Rows that stay. Other rows come and go with greater keys.
@@ -30,10 +30,8 @@ fn seen(txn: &Txn, table: &Table, locks: bool) -> Result<(usize, usize)> {
         Err(Error::TableMismatch { .. }) => return Ok((ROWS.into(), ROWS.into())),
         Err(error) => return Err(error),
     };
-    let mut scan = match locks {
-        false => index.scan(txn, ..)?,
-        true => index.scan_locked(txn, .., RowLock::Shared, IfLocked::Wait)?,
-    };
+    let options = ReadOptions::new().lock(locks.then_some(RowLock::Shared));
+    let mut scan = index.scan_with(txn, .., &options)?;
     let (mut by_index, mut rows) = (0, 0);
     while let Some(row) = scan.next()? {
         by_index += usize::from(row.key[0] < ROWS);

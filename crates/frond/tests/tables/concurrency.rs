@@ -122,8 +122,8 @@ fn an_index_read_has_one_timeout_for_entry_and_row() {
                 let outcome = match by_scan {
                     false => mails.get_for_update(&txn, b"a@b").map(drop),
                     true => {
-                        let (lock, meeting) = (RowLock::Exclusive, IfLocked::Wait);
-                        let mut scan = mails.scan_locked(&txn, .., lock, meeting).unwrap();
+                        let options = ReadOptions::new().lock(RowLock::Exclusive);
+                        let mut scan = mails.scan_with(&txn, .., &options).unwrap();
                         scan.next().map(drop)
                     }
                 };
@@ -210,8 +210,7 @@ fn a_skipped_row_leaves_no_index_entry_locked() {
                 two.get_for_update(&entries, b"a@b").unwrap();
             }
             let mails = table.index("mail").unwrap();
-            let (lock, meeting) = (RowLock::Exclusive, IfLocked::SkipLocked);
-            let mut scan = mails.scan_locked(&two, .., lock, meeting).unwrap();
+            let mut scan = mails.scan_with(&two, .., &skipping(RowLock::Exclusive)).unwrap();
             assert_eq!(scan.next().unwrap().unwrap().key, b"2");
             assert_eq!(scan.next().unwrap(), None);
             let deleted = table.delete(&one, b"1");
@@ -234,8 +233,8 @@ fn a_scan_returns_to_a_row_that_it_could_not_lock() {
             let (one, two) = (begin(&db, level), begin(&db, level));
             one.get_for_update(table.rows(), b"2").unwrap();
             let index = table.index(name).unwrap();
-            let (lock, meeting) = (RowLock::Exclusive, IfLocked::NoWait);
-            let mut scan = index.scan_locked(&two, .., lock, meeting).unwrap();
+            let options = ReadOptions::new().lock(RowLock::Exclusive).if_locked(IfLocked::NoWait);
+            let mut scan = index.scan_with(&two, .., &options).unwrap();
             if !forward {
                 scan.seek_last();
             }

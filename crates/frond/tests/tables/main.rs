@@ -14,14 +14,14 @@ mod threads;
 use std::{ops::ControlFlow, path::Path};
 
 use frond::{
-    Db, Durability, Error, IfLocked, IndexSpec, Isolation, Options, Reader, RowLock, Table,
-    TableSpec, TreeOptions, Txn, TxnOptions,
+    Db, Durability, Error, IfLocked, IndexSpec, Isolation, Options, ReadOptions, Reader, RowLock,
+    Table, TableSpec, TreeOptions, Txn, TxnOptions,
     check::CheckMode,
     layout::{Hint, Part},
     lock::TreeLock,
     table::BuildProgress,
     table::{Column, ColumnChange},
-    transaction::Xid,
+    transaction::{Sees, Xid},
 };
 
 type Rows = std::collections::BTreeMap<Vec<u8>, Vec<u8>>;
@@ -98,6 +98,11 @@ fn put_all(db: &Db, table: &Table, rows: &[(&str, &str)]) {
 fn begin(db: &Db, isolation: Isolation) -> Txn {
     let lock_timeout = Some(std::time::Duration::from_millis(20));
     db.begin(TxnOptions::new().isolation(isolation).lock_timeout(lock_timeout)).unwrap()
+}
+
+/// Locks rows, and skips those that others have locked.
+fn skipping(lock: RowLock) -> ReadOptions<'static> {
+    ReadOptions::new().lock(lock).if_locked(IfLocked::SkipLocked)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -229,15 +234,15 @@ fn locking_reads_lock_the_row_and_its_index_entry() {
         let (key, row) = mails.get_for_update(&txn, b"a@b").unwrap().unwrap();
         assert_eq!((text(&key), text(&row)), ("1".into(), "a@b,Oslo,1".into()));
         assert!(matches!(table.put(&other, b"1", b""), Err(Error::LockTimeout { .. })));
-        let busy = mails.get_locked(&other, b"a@b", RowLock::Shared, IfLocked::NoWait);
+        let shared = ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::NoWait);
+        let busy = mails.get_with(&other, b"a@b", &shared);
         assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
         // An absent key is locked, too.
         assert_eq!(mails.get_for_update(&txn, b"x@y").unwrap(), None);
         assert!(matches!(table.insert(&other, b"4", b"x@y,,"), Err(Error::LockTimeout { .. })));
         // Readers of a queue skip each other's rows.
         let cities = table.index("city").unwrap();
-        let skip =
-            |txn| cities.scan_locked(txn, .., RowLock::Exclusive, IfLocked::SkipLocked).unwrap();
+        let skip = |txn| cities.scan_with(txn, .., &skipping(RowLock::Exclusive)).unwrap();
         let (mut one, mut two) = (skip(&txn), skip(&other));
         assert_eq!(one.next().unwrap().unwrap().key, b"1");
         assert_eq!(two.next().unwrap().unwrap().key, b"2");
@@ -247,6 +252,17 @@ fn locking_reads_lock_the_row_and_its_index_entry() {
     let txn = begin(&db, Isolation::Snapshot);
     let not_unique = table.index("city").unwrap().get(&txn, b"Oslo");
     assert!(matches!(not_unique, Err(Error::InvalidArgument(_))), "{not_unique:?}");
+    // The options that an index read does not have are refused, rather than ignored.
+    for options in [
+        ReadOptions::new().sees(Sees::Newest),
+        ReadOptions::new().lock(RowLock::Shared).with_last(true),
+    ] {
+        let mails = table.index("mail").unwrap();
+        let refused = mails.get_with(&txn, b"a@b", &options).map(drop);
+        assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{refused:?}");
+        let refused = mails.scan_with(&txn, .., &options).map(drop);
+        assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{refused:?}");
+    }
     drop(txn);
     assert_consistent(&db, &table);
 }
@@ -267,14 +283,14 @@ fn a_skipping_scan_waits_for_an_exclusive_tree_lock() {
         one.lock_tree(&rows, TreeLock::Exclusive, IfLocked::Wait).unwrap();
         let two = begin(&db, level);
         let cities = table.index("city").unwrap();
-        let mut scan = cities.scan_locked(&two, .., lock, IfLocked::SkipLocked).unwrap();
+        let mut scan = cities.scan_with(&two, .., &skipping(lock)).unwrap();
         let met = scan.next();
         assert!(matches!(met, Err(Error::LockTimeout { .. })), "{level:?}: {met:?}");
         drop(scan);
         two.rollback();
         one.rollback();
         let two = begin(&db, level);
-        let mut scan = cities.scan_locked(&two, .., lock, IfLocked::SkipLocked).unwrap();
+        let mut scan = cities.scan_with(&two, .., &skipping(lock)).unwrap();
         assert_eq!(scan.next().unwrap().unwrap().key, b"1");
         assert_eq!(scan.next().unwrap().unwrap().key, b"2");
         assert_eq!(scan.next().unwrap(), None);

@@ -509,7 +509,9 @@ fn a_table_unlocks_a_row_found_through_an_index() {
     // A scan that skips a row skips its entry.
     let other = store.begin(Isolation::ReadCommitted);
     table.get_for_update(&other, b"a").unwrap();
-    let mut scan = index.scan_locked(&txn, .., RowLock::Exclusive, IfLocked::SkipLocked).unwrap();
+    let mut scan = index
+        .scan_with(&txn, .., &ReadOptions::new().lock(ALONE).if_locked(IfLocked::SkipLocked))
+        .unwrap();
     assert_eq!(scan.next().unwrap().map(|found| found.key.to_vec()), Some(b"b".to_vec()));
     assert_eq!(locks(), 3);
     txn.unlock_last().unwrap();
@@ -518,8 +520,13 @@ fn a_table_unlocks_a_row_found_through_an_index() {
     // A row that cannot be read without a lock is waited for.
     let short = TxnOptions::new().lock_timeout(Some(Duration::ZERO));
     let short = store.db.begin(short).unwrap();
-    let mut scan =
-        index.scan_locked(&short, .., RowLock::Shared, IfLocked::SemiConsistent).unwrap();
+    let mut scan = index
+        .scan_with(
+            &short,
+            ..,
+            &ReadOptions::new().lock(RowLock::Shared).if_locked(IfLocked::SemiConsistent),
+        )
+        .unwrap();
     assert!(matches!(scan.next(), Err(Error::LockTimeout { .. })));
     drop(scan);
     txn.rollback();

@@ -470,7 +470,8 @@ fn a_locking_scan_concurrent_with_commits() {
         scope.spawn(|| {
             let txn = begin();
             let mut rows = Vec::new();
-            let mut scan = txn.scan_locked(&tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+            let mut scan =
+                txn.scan_with(&tree, .., &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
             while let Some((key, value)) = scan.next().unwrap() {
                 rows.push((key.to_vec(), value[0]));
             }

@@ -105,7 +105,7 @@ fn must_lock_all_or_none(db: &Db, tree: &Tree) {
     let isolation = Isolation::ReadCommitted;
     let txn = db.begin(TxnOptions::new().isolation(isolation).lock_timeout(None)).unwrap();
     let scanned = || -> Result<u8> {
-        let mut cursor = txn.scan_locked(tree, .., RowLock::Shared, IfLocked::Wait)?;
+        let mut cursor = txn.scan_with(tree, .., &ReadOptions::new().lock(RowLock::Shared))?;
         let mut rows = 0;
         while cursor.next()?.is_some() {
             rows += 1;

@@ -50,7 +50,7 @@ fn an_update_of_every_row_through_one_scan_leaves_few_pieces() {
     const ROWS: u32 = 3000;
     let (db, tree) = store(ROWS);
     let txn = db.begin(TxnOptions::default()).unwrap();
-    let mut scan = txn.scan_locked(&tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+    let mut scan = txn.scan_with(&tree, .., &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
     let (mut met, mut most) = (0, 0);
     while let Some((key, value)) = scan.next().unwrap() {
         assert_eq!((number(key), number(value)), (met, met), "I45");
@@ -181,7 +181,7 @@ fn scans_stay_consistent_while_pieces_are_merged() {
                     let forward = toss.below(2) == 0;
                     let mut scan = match toss.below(2) {
                         0 => txn.scan(&tree, ..),
-                        _ => txn.scan_locked(&tree, .., RowLock::Exclusive, IfLocked::Wait),
+                        _ => txn.scan_with(&tree, .., &ReadOptions::new().lock(RowLock::Exclusive)),
                     }
                     .unwrap();
                     if !forward {

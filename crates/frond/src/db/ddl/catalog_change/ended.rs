@@ -207,16 +207,17 @@ fn in_txns(db: &Db, tree: &Tree, given: Option<&dyn Fn(Isolation, bool) -> Txn>)
         ("get_with a lock", Box::new(|txn| read(txn, &ReadOptions::new().lock(RowLock::Shared)))),
         ("get_with, the last commit", Box::new(|txn| read(txn, &last_commit))),
         (
-            "scan_locked",
+            "scan_with",
             Box::new(|txn| {
-                let scan = txn.scan_locked(tree, .., RowLock::Shared, IfLocked::Wait);
+                let scan = txn.scan_with(tree, .., &ReadOptions::new().lock(RowLock::Shared));
                 scan.and_then(count_back)
             }),
         ),
         (
-            "scan_locked, skipping",
+            "scan_with, skipping",
             Box::new(|txn| {
-                let scan = txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::SkipLocked);
+                let options = ReadOptions::new().lock(RowLock::Exclusive);
+                let scan = txn.scan_with(tree, .., &options.if_locked(IfLocked::SkipLocked));
                 scan.and_then(count_back)
             }),
         ),
@@ -429,8 +430,8 @@ fn no_index_read_finds_only_part_of_the_rows_during_a_drop() {
                     }
                     if !read_only {
                         let locked = |txn: &Txn| -> Result<u64> {
-                            let lock = (RowLock::Shared, IfLocked::Wait);
-                            let mut scan = index.scan_locked(txn, .., lock.0, lock.1)?;
+                            let options = ReadOptions::new().lock(RowLock::Shared);
+                            let mut scan = index.scan_with(txn, .., &options)?;
                             Ok(u64::from(scan.next()?.is_some()))
                         };
                         must_be_named(locked(&begin()));

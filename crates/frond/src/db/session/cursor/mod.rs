@@ -24,7 +24,7 @@ use crate::{
 mod base;
 mod batch;
 use super::{
-    IfLocked, Meeting, ReadOptions, RowLock, RowRead, State, Txn,
+    Meeting, ReadOptions, RowRead, State, Txn,
     locking_scan::{LockingScan, Step},
     write_buffer_cursor::WriteBufferCursor,
 };
@@ -167,18 +167,6 @@ impl Txn {
         let snapshot = self.snapshot_seen(&mut state, options.sees);
         let base = Cursor::new(snapshot, tree.entry.id, Some(tree), (from.clone(), to.clone()))?;
         Ok(self.cursor(&mut state, tree, Base::Seen(Box::new(base)), (from, to)))
-    }
-
-    /// A cursor that locks each row.
-    pub(crate) fn scan_locked(
-        &self,
-        tree: &Tree,
-        range: impl KeyRange,
-        lock: RowLock,
-        if_locked: IfLocked,
-    ) -> Result<TxnCursor<'_>> {
-        let options = ReadOptions::new().lock(lock).if_locked(if_locked);
-        self.scan_as(tree, bounds(&range)?, &options)
     }
 
     /// A cursor over the snapshot of plain reads, without the transaction's own writes.

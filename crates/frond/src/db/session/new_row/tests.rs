@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Db, Durability, IfLocked, Isolation, Options, RowLock, Tree, TreeOptions, TxnOptions,
+    Db, Durability, Isolation, Options, ReadOptions, RowLock, Tree, TreeOptions, TxnOptions,
     db::{RowChange, Tuning},
     io::{Env, MemoryVfs, Workers},
     pipeline::Limits,
@@ -53,7 +53,8 @@ impl Table {
     /// Number of index entries that a locking scan finds before it reaches one that another
     /// transaction has locked.
     fn scan_groups(&self, txn: &Txn) -> Result<usize> {
-        let mut scan = txn.scan_locked(&self.groups, .., RowLock::Shared, IfLocked::Wait)?;
+        let mut scan =
+            txn.scan_with(&self.groups, .., &ReadOptions::new().lock(RowLock::Shared))?;
         let mut found = 0;
         while scan.next()?.is_some() {
             found += 1;
