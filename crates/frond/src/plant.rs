@@ -75,6 +75,7 @@ pub const BUGS: &[Bug] = &[
     bug("db: a full disk fails a recovery", "recover, the checkpoint at its end", "filled"),
     bug("store: a full disk hides the reserve", "Store::find_reserve", "filled"),
     bug("pipeline: deletes do not wait for the log", "Engine::wait_for_log", "filled"),
+    bug("pipeline: deletes take what is admitted", "Engine::admit_deletes", "emptied"),
     bug("wal: a record exists without its last fragment", "recover, fragments", "wal"),
     bug("store: superblock before the pages are synced", "publish, first sync", "crash"),
     bug("store: slot not synced", "publish, second sync", "crash"),

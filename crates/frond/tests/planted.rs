@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use frond::internals::plant::BUGS;
 
 /// The campaigns in this file.
-const CAMPAIGNS: [&str; 14] = [
+const CAMPAIGNS: [&str; 15] = [
     "crash",
     "model",
     "transactions",
@@ -21,6 +21,7 @@ const CAMPAIGNS: [&str; 14] = [
     "log",
     "slot heals",
     "filled",
+    "emptied",
     "occupied",
     "cached",
     "edges",
@@ -67,15 +68,18 @@ mod armed {
     use super::scenarios;
     use frond::{
         Db, Durability, Isolation, Options,
-        internals::{io::Env, plant},
+        internals::{
+            io::{Env, Workers},
+            plant,
+        },
     };
     use frond_testkit::{
         DbEngine,
         campaign::{
             CachedPlan, CrashPlan, Decay, FilledPlan, HealPlan, OccupiedPlan, bound_the_log,
-            break_pages, crash_everywhere, edge_engine, fill_and_reopen, fill_the_disk,
-            fill_the_map, forget_the_cache, heal_everywhere, model_run, occupied_engine,
-            open_occupied, reach_bound, tunable, wear_edges, with_growing_values,
+            break_pages, crash_everywhere, edge_engine, empty_in_one_batch, fill_and_reopen,
+            fill_the_disk, fill_the_map, forget_the_cache, heal_everywhere, model_run,
+            occupied_engine, open_occupied, reach_bound, tunable, wear_edges, with_growing_values,
         },
         disk::{CrashOptions, SimVfs},
         drive::Failure,
@@ -200,6 +204,10 @@ mod armed {
 
     fn filled(seed: u64) -> Result<(), Failure> {
         fill_and_reopen(seed, &FilledPlan::default()).map(drop)
+    }
+
+    fn emptied(seed: u64) -> Result<(), Failure> {
+        empty_in_one_batch(Workers::Manual, seed * 500)
     }
 
     fn occupied(seed: u64) -> Result<(), Failure> {
@@ -382,6 +390,11 @@ mod armed {
     #[test]
     fn planted_bugs_that_a_filled_disk_shows() {
         assert_caught("filled", filled);
+    }
+
+    #[test]
+    fn planted_bugs_that_an_emptied_disk_shows() {
+        assert_caught("emptied", emptied);
     }
 
     #[test]

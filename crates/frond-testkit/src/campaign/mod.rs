@@ -8,6 +8,7 @@
 //! | [`forget_the_cache`] | what a store serves after a failed sync is also there after a power failure (P6) |
 //! | [`fill_the_disk`] | a full disk refuses writes, reads go on, and free space is enough to resume (P13) |
 //! | [`fill_and_reopen`] | a disk that the store has filled is opened with nothing free, and emptied by deletes (P5, P13) |
+//! | [`empty_in_one_batch`] | a batch that deletes most rows of a full disk leaves a store that can checkpoint (P13) |
 //! | [`open_occupied`] | whatever was done before others took the disk, a store opens with nothing free (P5, P13) |
 //! | [`heal_everywhere`] | a sector that fails only during one opening loses nothing, whatever crashes follow (P5, P10, P11) |
 //! | [`reach_bound`], [`reach_all_bounds`] | whatever has reached its maximum, more is refused before it is acknowledged (P1, P5, P9) |
@@ -20,6 +21,7 @@
 mod cached;
 mod crash;
 mod edges;
+mod emptied;
 mod faults;
 mod filled;
 mod full;
@@ -36,6 +38,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use cached::{CachedPlan, CachedReport, forget_the_cache};
 pub use crash::{CrashPlan, CrashReport, crash_everywhere};
 pub use edges::{EdgeReport, edge_engine, wear_edges};
+pub use emptied::empty_in_one_batch;
 pub use faults::{FaultPlan, FaultReport, fail_each_call};
 pub use filled::{FilledPlan, FilledReport, fill_and_reopen};
 pub use full::{FullReport, fill_the_disk};

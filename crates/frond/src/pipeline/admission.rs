@@ -16,6 +16,11 @@
 //! for it: commits get `Full` instead, deletes last. A refused commit makes the pipeline hurry: the
 //! space of deleted rows comes back two checkpoints after the delete is applied.
 //!
+//! Deletes may use the reserve, but their records could also take the disk space that was set aside
+//! for the apply of rows committed before. Then no checkpoint would ever have enough space. So when
+//! the disk is short of space, deletes wait from time to time until checkpoints have written those
+//! rows, and a single commit of deletes that is too large even then is refused.
+//!
 //! Deletes that find no space in the log are not refused at once. They wait for checkpoints, which
 //! shorten it (`wal/relief.rs`), and are refused if a checkpoint itself has no space, or if four
 //! checkpoints have freed no space in the log. The wait is bounded: ten seconds, or 1000 attempts
@@ -132,6 +137,8 @@ pub(super) const TIGHT_BYTES: u64 = 64 << 20;
 /// How many checkpoints a delete waits for: the log is trimmed after the second at the latest,
 /// unless another record holds it.
 const CHECKPOINTS_MAX: u64 = 4;
+/// Bytes of deletes after which they check whether they leave what is admitted for rows.
+const DELETES_UNCHECKED_BYTES: u64 = 1 << 20;
 /// How often a delete checks the log for space, and for how long it waits in between, milliseconds.
 const LOOKS_MAX: u32 = 1000;
 const LOOK_MILLIS: u64 = 10;
@@ -167,10 +174,12 @@ pub(crate) struct FullDisk {
     hurries_until: AtomicU64,
     /// Clock of the next round while the pipeline hurries, milliseconds.
     next_round: AtomicU64,
-    /// A delete waits for a shorter log, so the next round is due at once.
-    log_awaited: AtomicBool,
+    /// A delete waits for a checkpoint, so the next round is due at once.
+    checkpoint_awaited: AtomicBool,
     /// The log is being replayed.
     is_replay: AtomicBool,
+    /// Bytes of deletes committed since the last check of the space that they leave.
+    deletes_unchecked: AtomicU64,
 }
 
 /// What admits writers, and what slows them down.
@@ -193,6 +202,14 @@ impl FullDisk {
     pub fn is_replay(&self) -> bool {
         self.is_replay.load(Ordering::Relaxed)
     }
+}
+
+fn too_large(bytes: u64, left: u64) -> String {
+    format!(
+        "{bytes} bytes of deletes in one commit need {} bytes, and {left} are left; delete in \
+         smaller steps",
+        bytes.saturating_mul(2)
+    )
 }
 
 impl Engine {
@@ -464,6 +481,73 @@ impl Engine {
         admitted
     }
 
+    /// Reserves disk space for a commit (Rule: I24). Returns the bytes to settle when the commit is
+    /// applied and durable.
+    ///
+    /// # Errors
+    /// `Full`; for a commit that `relieves` only if it is large.
+    pub(crate) fn admit_commit(&self, bytes: u64, relieves: bool) -> Result<u64> {
+        match relieves {
+            true => self.admit_deletes(bytes),
+            false => self.admit(bytes).map(|()| bytes),
+        }
+    }
+
+    /// Reserves disk space for a commit of deletes, like that of rows if possible. If the disk is
+    /// too full, they may use the reserve; but first this waits from time to time until checkpoints
+    /// have written what was admitted before and trimmed its log, as far as they can.
+    fn admit_deletes(&self, bytes: u64) -> Result<u64> {
+        // A large record takes much of the disk, too.
+        let wanted = bytes.saturating_add(bytes / 2);
+        let admit = || match self.store.admit(wanted) {
+            Ok(()) => Ok(Some(wanted)),
+            Err(Error::Full(_)) => Ok(None),
+            Err(error) => Err(error),
+        };
+        if let Some(admitted) = admit()? {
+            return Ok(admitted);
+        }
+        let unchecked = &self.admission.full.deletes_unchecked;
+        if unchecked.fetch_add(bytes, Ordering::Relaxed) + bytes < DELETES_UNCHECKED_BYTES
+            || plant!("pipeline: deletes take what is admitted")
+        {
+            return Ok(0);
+        }
+        unchecked.store(0, Ordering::Relaxed);
+        let (checkpoints, mut looks) = (self.checkpoint.count.load(Ordering::Relaxed), 0);
+        let until = self.now_millis() + u64::from(LOOKS_MAX) * LOOK_MILLIS;
+        loop {
+            let seen = self.signal.epoch();
+            let ReserveStats { target, admitted, backed_free, disk_free } =
+                self.store.reserve_stats();
+            let comes = admitted > 0 || self.log_kept_bytes() > bytes;
+            let waited = self.checkpoint.count.load(Ordering::Relaxed) - checkpoints;
+            let is_over = match self.env.workers {
+                Workers::Manual => looks > LOOKS_MAX,
+                Workers::Threads(_) => self.now_millis() >= until,
+            };
+            looks += 1;
+            if !comes || waited >= CHECKPOINTS_MAX || is_over || self.check_room().is_err() {
+                let left = backed_free.saturating_add(disk_free).saturating_sub(admitted);
+                // Small commits are what the reserve is for.
+                let fits = bytes <= target / 4 || left >= bytes.saturating_mul(2);
+                return if fits { Ok(0) } else { Err(Error::Full(too_large(bytes, left))) };
+            }
+            self.health.check()?;
+            self.await_checkpoint();
+            match self.env.workers {
+                Workers::Manual => {
+                    self.with_room(|| self.apply_oldest())?;
+                    self.with_room(|| self.checkpoint_some())?;
+                }
+                Workers::Threads(_) => self.signal.wait(seen, LOOK_MILLIS),
+            }
+            if let Some(admitted) = admit()? {
+                return Ok(admitted);
+            }
+        }
+    }
+
     fn hurry(&self) {
         self.admission
             .full
@@ -480,9 +564,9 @@ impl Engine {
     /// of this file. Nothing of the commit has happened then.
     pub(crate) fn wait_for_log(&self, wait: &mut LogWait) -> Result<()> {
         if wait.since.is_some() {
-            self.await_log();
+            self.await_checkpoint();
         }
-        // Read after `await_log`, whose notification would end this thread's own sleep, and before
+        // Read after `await_checkpoint`, whose notification would end this thread's own sleep, and before
         // the check, so that a checkpoint that ends after the check still wakes this thread.
         let seen = self.signal.epoch();
         let refused = match self.health.watch(self.log().wait_for_room(wait.log_use)) {
@@ -533,9 +617,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Notifies the background that a delete waits for a shorter log.
-    fn await_log(&self) {
-        self.admission.full.log_awaited.store(true, Ordering::Relaxed);
+    /// Notifies the background that a delete waits for a checkpoint.
+    fn await_checkpoint(&self) {
+        self.admission.full.checkpoint_awaited.store(true, Ordering::Relaxed);
         self.hurry();
     }
 
@@ -557,7 +641,7 @@ impl Engine {
     /// True once per round.
     pub(super) fn hurries(&self) -> bool {
         let now = self.now_millis();
-        let is_awaited = self.admission.full.log_awaited.swap(false, Ordering::Relaxed);
+        let is_awaited = self.admission.full.checkpoint_awaited.swap(false, Ordering::Relaxed);
         let is_due = is_awaited
             || now < self.admission.full.hurries_until.load(Ordering::Relaxed)
                 && now >= self.admission.full.next_round.load(Ordering::Relaxed);

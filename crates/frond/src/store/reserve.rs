@@ -334,7 +334,7 @@ impl Store {
     }
 
     /// Admits a commit that will add `bytes`: twice that is set aside for its apply. `Full` if it
-    /// would use the reserve; deletes, drops and background work do not need admission.
+    /// would use the reserve, which deletes, drops and background work then may.
     pub fn admit(&self, bytes: u64) -> Result<()> {
         self.check_writable()?;
         let needed = bytes.saturating_mul(2);

@@ -77,7 +77,9 @@ pub(super) struct PendingCommit<'a> {
     pub blobs: &'a [Arc<BlobHold>],
     /// Its changes to roots and branches.
     pub changes: &'a [Change],
-    /// Disk space that is admitted for it, bytes; 0 if it frees space.
+    /// Whether it frees space in the end, so that a full disk does not refuse it (Rule: I24).
+    pub relieves: bool,
+    /// Bytes for which disk space is to be admitted, then for which it is.
     pub admitted: u64,
     /// Whether its record names the extents of its long values and changes. If not, other records
     /// do, for as long as they are needed.
@@ -94,10 +96,9 @@ impl<'a> PendingCommit<'a> {
         changes: &'a [Change],
     ) -> Self {
         let CommitPayload { writes, relieves, .. } = &**payload;
-        // Deletes are always allowed: they are how space comes back (Rule: I24).
         let relieves = *relieves || writes.only_deletes() || only_free_space(changes);
-        let admitted = if relieves { 0 } else { writes.bytes() as u64 };
-        Self { payload, blobs, changes, admitted, names_extents: true, guaranteed: None }
+        let admitted = writes.bytes() as u64;
+        Self { payload, blobs, changes, relieves, admitted, names_extents: true, guaranteed: None }
     }
 
     /// A commit most of which was written beyond memory: `bytes` bytes, by `spilled`.
@@ -107,7 +108,11 @@ impl<'a> PendingCommit<'a> {
         (spilled, bytes): &'a (Change, u64),
     ) -> Self {
         let admitted = payload.writes.bytes() as u64 + bytes;
-        Self { admitted, ..Self::new(payload, blobs, std::slice::from_ref(spilled)) }
+        Self {
+            admitted,
+            relieves: false,
+            ..Self::new(payload, blobs, std::slice::from_ref(spilled))
+        }
     }
 }
 
@@ -333,6 +338,8 @@ impl Shared {
         level: Durability,
         locks: L,
     ) -> Result<Seqno> {
+        let admitted = self.engine.admit_commit(commit.admitted, commit.relieves)?;
+        let commit = &PendingCommit { admitted, ..*commit };
         let mut record = self.reserve(commit)?;
         let logged = self.log_commit(commit, record.finish());
         self.records.give(record);
@@ -345,15 +352,10 @@ impl Shared {
         Ok(logged.seqno)
     }
 
-    /// Step 2: admits disk space, syncs the long values, and builds the record. After an error
-    /// nothing stays admitted.
+    /// Step 2, after disk space was admitted: syncs the long values, and builds the record. After an
+    /// error nothing stays admitted.
     fn reserve(&self, commit: &PendingCommit<'_>) -> Result<RecordBuilder> {
         let engine = &*self.engine;
-        match commit.admitted {
-            // Deletes are allowed even if the disk is too full for the reserve.
-            0 => engine.store.end_idle()?,
-            admitted => engine.admit(admitted)?,
-        }
         let settle = |_: &Error| engine.store.settle_admitted(commit.admitted);
         if !commit.blobs.is_empty() {
             engine.sync_blobs(commit.blobs).inspect_err(settle)?;
@@ -377,8 +379,7 @@ impl Shared {
     ) -> Result<LoggedCommit> {
         let PendingCommit { changes, guaranteed, .. } = *commit;
         let engine = &*self.engine;
-        // A commit that was admitted without disk space frees some (Rule: I24).
-        let log_use = LogUse::relief_if(commit.admitted == 0);
+        let log_use = LogUse::relief_if(commit.relieves);
         let mut wait = LogWait::new(log_use);
         let (fragments, rest) = if body.len() + TRAILER_BYTES > engine.log().record_bytes_max() {
             let looks_again = &mut || engine.wait_for_log(&mut wait);

@@ -137,6 +137,7 @@ impl Txn {
             payload: Arc::default(),
             spilled: None,
             blobs: Vec::new(),
+            relieves: false,
             admitted: 0,
             guaranteed: None,
             locks: None,
@@ -230,12 +231,8 @@ impl Txn {
         }
         // So that its commit never meets a shrunk, idle store.
         let bytes = prepared.payload.writes.bytes() as u64 + spilled_bytes;
-        let bytes = if only_deletes { 0 } else { bytes };
-        match bytes {
-            0 => engine.store.end_idle()?,
-            _ => engine.admit(bytes)?,
-        }
-        prepared.admitted = bytes;
+        prepared.relieves = only_deletes;
+        prepared.admitted = engine.admit_commit(bytes, only_deletes)?;
         let put = shared.guarantee_space(prepared).and_then(|guaranteed| {
             // Without the reservation its commit could fail, or wait for the disk (Rule: I41).
             guaranteed.map_err(beyond)?;

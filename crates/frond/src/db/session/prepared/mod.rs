@@ -81,6 +81,8 @@ pub(in crate::db) struct Prepared {
     /// What it has written beyond memory, if anything.
     pub spilled: Option<Change>,
     pub blobs: Vec<Arc<BlobHold>>,
+    /// Whether it only deletes, so that its commit may use the log's reserve.
+    pub relieves: bool,
     /// Disk space reserved for it, bytes.
     pub admitted: u64,
     /// Length of its commit record for which log space is reserved, if it is.
@@ -288,6 +290,8 @@ impl Shared {
             payload: &prepared.payload,
             blobs: &prepared.blobs,
             changes: prepared.spilled.as_slice(),
+            // What was recovered on a full disk has no space of its own.
+            relieves: prepared.relieves || prepared.admitted == 0,
             admitted: prepared.admitted,
             names_extents: false,
             guaranteed: prepared.guaranteed,
@@ -338,8 +342,12 @@ impl Shared {
         self.engine.store.end_idle()?;
         let mut record = self.records.take(payload.writes.bytes());
         let guaranteed = prepared.guaranteed;
-        let commit =
-            PendingCommit { admitted: 0, guaranteed, ..PendingCommit::new(&payload, &[], &[]) };
+        let commit = PendingCommit {
+            relieves: true,
+            admitted: 0,
+            guaranteed,
+            ..PendingCommit::new(&payload, &[], &[])
+        };
         write_record(&mut record, &payload, &[], &[]);
         let logged = self.log_commit(&commit, record.finish());
         self.records.give(record);

@@ -222,6 +222,7 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
         payload: Arc::new(payload),
         spilled,
         blobs,
+        relieves: false,
         admitted: 0,
         guaranteed: None,
         locks: None,
@@ -293,9 +294,9 @@ impl Shared {
     /// refused until there is some (Rule: I41); then returns false.
     fn guarantee_again(&self, prepared: &mut Prepared) -> Result<bool> {
         let (engine, writes) = (&*self.engine, &prepared.payload.writes);
-        let bytes = if writes.only_deletes() { 0 } else { writes.bytes() as u64 };
         let spilled = prepared.spilled.as_ref().and_then(Change::spilled);
-        let bytes = bytes + spilled.map_or(0, |spilled| spilled.bytes());
+        let bytes = writes.bytes() as u64 + spilled.map_or(0, |spilled| spilled.bytes());
+        prepared.relieves = writes.only_deletes() && spilled.is_none();
         match engine.admit(bytes) {
             Ok(()) => prepared.admitted = bytes,
             Err(Error::Full(_)) => {}
