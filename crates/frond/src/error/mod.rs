@@ -396,13 +396,13 @@ pub enum Error {
         why: String,
     },
     /// The operating system refused (FRD-3201).
-    #[error("FRD-3201 {file}: cannot {action} at offset {offset}: {source}")]
+    #[error("FRD-3201 {file}: cannot {action}{}: {source}", place::at(action, *offset))]
     Io {
         /// The file.
         file: PathBuf,
         /// "read", "write", "sync", …
         action: &'static str,
-        /// Byte offset.
+        /// Byte offset; 0 for actions that have none, such as "open".
         offset: u64,
         /// The cause.
         source: Arc<io::Error>,

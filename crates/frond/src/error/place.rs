@@ -18,3 +18,12 @@ impl fmt::Display for Place {
         write!(f, "{}: {} bytes at offset {}", self.file.display(), self.bytes, self.offset)
     }
 }
+
+/// The place of an action in a message; nothing for actions on whole files and directories.
+pub(super) fn at(action: &str, offset: u64) -> String {
+    match action {
+        "read" | "write" | "allocate" | "punch" => format!(" at offset {offset}"),
+        _ if offset > 0 => format!(" at offset {offset}"),
+        _ => String::new(),
+    }
+}

@@ -228,7 +228,11 @@ impl File for RealFile {
     fn lock_holders(&self) -> Vec<u32> {
         let found = self.file.metadata().and_then(|about| {
             let file = (fs::major(about.dev()), fs::minor(about.dev()), about.ino());
-            Ok(holders(&std::fs::read_to_string("/proc/locks")?, file))
+            let mut holders = holders(&std::fs::read_to_string("/proc/locks")?, file);
+            // The list names the process that took a lock; children that inherit the lock may
+            // outlive it.
+            holders.retain(|pid| Path::new(&format!("/proc/{pid}")).exists());
+            Ok(holders)
         });
         found.unwrap_or_default()
     }

@@ -566,8 +566,8 @@ impl Engine {
         if wait.since.is_some() {
             self.await_checkpoint();
         }
-        // Read after `await_checkpoint`, whose notification would end this thread's own sleep, and before
-        // the check, so that a checkpoint that ends after the check still wakes this thread.
+        // Read after `await_checkpoint`, whose notification would end this thread's own sleep, and
+        // before the check, so that a checkpoint that ends after the check still wakes this thread.
         let seen = self.signal.epoch();
         let refused = match self.health.watch(self.log().wait_for_room(wait.log_use)) {
             Err(refused @ Error::Full(_)) => refused,

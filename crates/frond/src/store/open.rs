@@ -87,7 +87,12 @@ impl Opened {
 
 /// Finds out what `dir` contains; writes nothing.
 pub fn probe(env: &Env, dir: &Path) -> Result<Found> {
-    let failed = |e| Error::io(dir, "list", 0, e);
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotADirectory => {
+            Error::NotAStore { path: dir.into(), why: "is a file; a store is a directory".into() }
+        }
+        _ => Error::io(dir, "list", 0, error),
+    };
     if !env.vfs.exists(dir).map_err(failed)? {
         return Ok(Found::Nothing);
     }
@@ -398,7 +403,7 @@ pub(super) fn no_slot(file: &Guard, path: &Path, ours: bool, why: String) -> Err
     if ours || owner::read(file).is_some() || is_zero(file) {
         return Error::NoSuperblock { file: path.into(), why };
     }
-    Error::NotAStore { path: path.into(), why: "is no store file of Frond's".into() }
+    Error::NotAStore { path: path.into(), why: "is not a store file of Frond".into() }
 }
 
 /// True if the file starts with zeros, or is empty.

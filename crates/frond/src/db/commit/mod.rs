@@ -352,8 +352,8 @@ impl Shared {
         Ok(logged.seqno)
     }
 
-    /// Step 2, after disk space was admitted: syncs the long values, and builds the record. After an
-    /// error nothing stays admitted.
+    /// Step 2, after disk space was admitted: syncs the long values, and builds the record. After
+    /// an error nothing stays admitted.
     fn reserve(&self, commit: &PendingCommit<'_>) -> Result<RecordBuilder> {
         let engine = &*self.engine;
         let settle = |_: &Error| engine.store.settle_admitted(commit.admitted);
