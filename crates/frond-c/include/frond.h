@@ -1967,6 +1967,38 @@ int32_t frond_temporary_insert(const frond_txn *txn,
                                size_t value_length,
                                frond_error *error);
 
+// Sets the value of a key that the program knows to be absent; nothing is checked. The row count
+// stays exact.
+int32_t frond_temporary_put_absent(const frond_txn *txn,
+                                   const frond_temporary *tree,
+                                   const void *key,
+                                   size_t key_length,
+                                   const void *value,
+                                   size_t value_length,
+                                   frond_error *error);
+
+// Folds an operand into a value without reading it, like frond_txn_merge.
+int32_t frond_temporary_merge(const frond_txn *txn,
+                              const frond_temporary *tree,
+                              const void *key,
+                              size_t key_length,
+                              uint8_t operation,
+                              const void *operand,
+                              size_t operand_length,
+                              frond_error *error);
+
+// Deletes all rows from `from` up to, but not including, `to`: within a statement, those from
+// before it. A null bound means from the first key, or to the last. `rows`, which may be null,
+// receives the number of rows. If the call fails, no row was deleted.
+int32_t frond_temporary_delete_range(const frond_txn *txn,
+                                     const frond_temporary *tree,
+                                     const void *from,
+                                     size_t from_length,
+                                     const void *to,
+                                     size_t to_length,
+                                     uint64_t *rows,
+                                     frond_error *error);
+
 // Deletes a key, if it exists.
 int32_t frond_temporary_delete(const frond_txn *txn,
                                const frond_temporary *tree,
@@ -1981,6 +2013,31 @@ int32_t frond_temporary_get(const frond_temporary *tree,
                             size_t key_length,
                             frond_buffer *value,
                             frond_error *error);
+
+// Selects parts of the tree's values, like frond_projection_new.
+int32_t frond_temporary_projection_new(const frond_temporary *tree,
+                                       const size_t *numbers,
+                                       size_t count,
+                                       frond_projection **projection,
+                                       frond_error *error);
+
+// Reads parts of a value, like frond_get_projected.
+int32_t frond_temporary_get_projected(const frond_temporary *tree,
+                                      const void *key,
+                                      size_t key_length,
+                                      const frond_projection *projection,
+                                      frond_buffer *value,
+                                      frond_error *error);
+
+// Reads a byte range of a value, like frond_snapshot_get_at.
+int32_t frond_temporary_get_at(const frond_temporary *tree,
+                               const void *key,
+                               size_t key_length,
+                               size_t from,
+                               void *out,
+                               size_t length,
+                               size_t *count,
+                               frond_error *error);
 
 // Opens a cursor over the rows from `from` up to, but not including, `to`: as they are now or,
 // within a statement of the transaction that writes the tree, as they were when the statement
@@ -2045,6 +2102,16 @@ int32_t frond_temporary_estimate(const frond_temporary *tree,
                                  uint64_t *rows,
                                  uint64_t *data_bytes,
                                  frond_error *error);
+
+// Counts the rows from `from` up to, but not including, `to` that a scan would find. A null bound
+// means from the first key, or to the last.
+int32_t frond_temporary_count(const frond_temporary *tree,
+                              const void *from,
+                              size_t from_length,
+                              const void *to,
+                              size_t to_length,
+                              uint64_t *rows,
+                              frond_error *error);
 
 // Reads the value of a key into `value`. FROND_NOT_FOUND if there is no such key.
 int32_t frond_get(const frond_tree *tree,

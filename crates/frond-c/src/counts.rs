@@ -1,15 +1,31 @@
 //! Numbers of rows, estimates, and counters of trees.
 
+use frond::{RowCount, stats::RangeEstimate};
+
 use crate::{bytes::*, error::*, store::frond_tree, txn::frond_txn};
+
+/// Returns a row count, and whether the rows were counted.
+pub(crate) fn tell_count(count: RowCount, rows: &mut u64, exact: Option<&mut bool>) -> Done {
+    *rows = count.rows;
+    set(exact, count.exact)
+}
+
+/// Returns an estimate: rows, and their bytes.
+pub(crate) fn tell_estimate(
+    estimate: RangeEstimate,
+    rows: &mut u64,
+    data_bytes: Option<&mut u64>,
+) -> Done {
+    *rows = estimate.rows;
+    set(data_bytes, estimate.bytes)
+}
 
 /// Returns the number of rows of a tree. `exact`, which may be null, tells whether they were
 /// counted. If not, the number is an estimate, since something was put or deleted without knowing
 /// whether it existed.
 #[api]
 fn frond_tree_row_count(tree: &frond_tree, rows: &mut u64, exact: Option<&mut bool>) -> Done {
-    let count = tree.0.row_count()?;
-    *rows = count.rows;
-    set(exact, count.exact)
+    tell_count(tree.0.row_count()?, rows, exact)
 }
 
 /// Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
@@ -24,9 +40,7 @@ fn frond_tree_estimate(
     rows: &mut u64,
     data_bytes: Option<&mut u64>,
 ) -> Done {
-    let estimate = tree.0.estimate(range)?;
-    *rows = estimate.rows;
-    set(data_bytes, estimate.bytes)
+    tell_estimate(tree.0.estimate(range)?, rows, data_bytes)
 }
 
 /// Counts the rows from `from` up to, but not including, `to` that a plain scan of the transaction
@@ -49,9 +63,7 @@ fn frond_txn_estimate(
     rows: &mut u64,
     data_bytes: Option<&mut u64>,
 ) -> Done {
-    let estimate = txn.txn.estimate(&tree.0, range)?;
-    *rows = estimate.rows;
-    set(data_bytes, estimate.bytes)
+    tell_estimate(txn.txn.estimate(&tree.0, range)?, rows, data_bytes)
 }
 
 /// Takes `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least

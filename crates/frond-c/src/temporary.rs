@@ -5,7 +5,15 @@ use std::ffi::c_void;
 use frond::{TemporaryTree, transaction::TemporaryEntry};
 
 use crate::{
-    bytes::*, cursor::frond_cursor, error::*, row::*, snapshot::*, store::*, txn::frond_txn,
+    bytes::*,
+    counts::{tell_count, tell_estimate},
+    cursor::frond_cursor,
+    error::*,
+    projection::frond_projection,
+    row::*,
+    snapshot::*,
+    store::*,
+    txn::frond_txn,
 };
 
 /// A temporary tree. Its rows are written as part of a session's transactions, are invisible to
@@ -47,6 +55,43 @@ fn frond_temporary_insert(
     Ok(tree.0.insert(&txn.txn, key, value)?)
 }
 
+/// Sets the value of a key that the program knows to be absent; nothing is checked. The row count
+/// stays exact.
+#[api]
+fn frond_temporary_put_absent(
+    txn: &frond_txn,
+    tree: &frond_temporary,
+    key: &[u8],
+    value: &[u8],
+) -> Done {
+    Ok(tree.0.put_absent(&txn.txn, key, value)?)
+}
+
+/// Folds an operand into a value without reading it, like frond_txn_merge.
+#[api]
+fn frond_temporary_merge(
+    txn: &frond_txn,
+    tree: &frond_temporary,
+    key: &[u8],
+    operation: u8,
+    operand: &[u8],
+) -> Done {
+    Ok(tree.0.merge(&txn.txn, key, operation, operand)?)
+}
+
+/// Deletes all rows from `from` up to, but not including, `to`: within a statement, those from
+/// before it. A null bound means from the first key, or to the last. `rows`, which may be null,
+/// receives the number of rows. If the call fails, no row was deleted.
+#[api]
+fn frond_temporary_delete_range(
+    txn: &frond_txn,
+    tree: &frond_temporary,
+    range: Keys,
+    rows: Option<&mut u64>,
+) -> Done {
+    set(rows, tree.0.delete_range(&txn.txn, range)?)
+}
+
 /// Deletes a key, if it exists.
 #[api]
 fn frond_temporary_delete(txn: &frond_txn, tree: &frond_temporary, key: &[u8]) -> Done {
@@ -57,8 +102,41 @@ fn frond_temporary_delete(txn: &frond_txn, tree: &frond_temporary, key: &[u8]) -
 /// key.
 #[api]
 fn frond_temporary_get(tree: &frond_temporary, key: &[u8], value: &mut frond_buffer) -> Done {
-    value.copy(&tree.0.get(key)?.ok_or(Fail::NotFound)?);
-    Ok(())
+    value.fill(|out| tree.0.get_into(key, out))
+}
+
+/// Selects parts of the tree's values, like frond_projection_new.
+#[api]
+fn frond_temporary_projection_new(
+    tree: &frond_temporary,
+    numbers: &[usize],
+    projection: New<frond_projection>,
+) -> Done {
+    projection.give(frond_projection(tree.0.projection(numbers)?))
+}
+
+/// Reads parts of a value, like frond_get_projected.
+#[api]
+fn frond_temporary_get_projected(
+    tree: &frond_temporary,
+    key: &[u8],
+    projection: &frond_projection,
+    value: &mut frond_buffer,
+) -> Done {
+    value.fill(|out| tree.0.get_projected(key, &projection.0, out))
+}
+
+/// Reads a byte range of a value, like frond_snapshot_get_at.
+#[api]
+fn frond_temporary_get_at(
+    tree: &frond_temporary,
+    key: &[u8],
+    from: usize,
+    #[length(length)] out: &mut [u8],
+    count: &mut usize,
+) -> Done {
+    let found = tree.0.get_at(key, from, out)?;
+    set(count, found.ok_or(Fail::NotFound)?)
 }
 
 /// Opens a cursor over the rows from `from` up to, but not including, `to`: as they are now or,
@@ -154,9 +232,7 @@ fn frond_temporary_row_count(
     rows: &mut u64,
     exact: Option<&mut bool>,
 ) -> Done {
-    let count = tree.0.row_count()?;
-    *rows = count.rows;
-    set(exact, count.exact)
+    tell_count(tree.0.row_count()?, rows, exact)
 }
 
 /// Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
@@ -169,7 +245,12 @@ fn frond_temporary_estimate(
     rows: &mut u64,
     data_bytes: Option<&mut u64>,
 ) -> Done {
-    let estimate = tree.0.estimate(range)?;
-    *rows = estimate.rows;
-    set(data_bytes, estimate.bytes)
+    tell_estimate(tree.0.estimate(range)?, rows, data_bytes)
+}
+
+/// Counts the rows from `from` up to, but not including, `to` that a scan would find. A null bound
+/// means from the first key, or to the last.
+#[api]
+fn frond_temporary_count(tree: &frond_temporary, range: Keys, rows: &mut u64) -> Done {
+    set(rows, tree.0.count(range)?)
 }

@@ -159,6 +159,7 @@ const MAY_BE_NULL: &[(&str, &[&str])] = &[
     ("frond_tree_estimate", &["data_bytes"]),
     ("frond_txn_estimate", &["data_bytes"]),
     ("frond_txn_delete_range", &["rows"]),
+    ("frond_temporary_delete_range", &["rows"]),
     ("frond_temporary_estimate", &["data_bytes"]),
     ("frond_temporary_row_count", &["exact"]),
     ("frond_check", &["interrupter", "progress", "tell"]),

@@ -123,7 +123,8 @@ mod wal;
 pub use db::{
     Batch, CACHE_BYTES_MIN, Cursor, Db, IfLocked, Interrupter, Isolation, Options, Projection,
     ReadOptions, Reader, RowBuf, RowCount, RowLock, Rows, Savepoint, Snapshot, SnapshotInfo, Stats,
-    TemporaryTree, Tree, TreeInfo, TreeOptions, Txn, TxnCursor, TxnOptions, TxnRows,
+    TemporaryCursor, TemporaryRows, TemporaryTree, Tree, TreeInfo, TreeOptions, Txn, TxnCursor,
+    TxnOptions, TxnRows,
 };
 pub use error::{Duplicate, Error, ErrorKind, Place, Result};
 pub use key_range::{KeyRange, prefix};

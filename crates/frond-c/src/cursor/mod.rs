@@ -12,7 +12,7 @@ use std::time::Duration;
 use frond::{Cursor, Isolation, Projection, ReadOptions, TemporaryTree};
 
 use batch::{Batch, Place};
-use walk::{OwnedCursor, Seek, TemporaryCursor, Walk, with};
+use walk::{OwnedCursor, OwnedTemporary, Seek, Walk, with};
 
 use crate::{bytes::*, error::*, read_as::*, store::frond_tree, txn::*};
 
@@ -82,7 +82,7 @@ impl frond_cursor {
 
     /// Makes a cursor over a temporary tree.
     pub(crate) fn of_temporary(tree: TemporaryTree, range: Keys<'_>) -> Done<Self> {
-        let owned = TemporaryCursor::try_new(tree, |tree| tree.scan(range))?;
+        let owned = OwnedTemporary::try_new(tree, |tree| tree.scan(range))?;
         Ok(Self::new(Walk::OfTemporary(owned), false))
     }
 
@@ -127,10 +127,17 @@ impl frond_cursor {
             (wanted, _) => wanted,
         };
         *next_rows = count.saturating_mul(4).min(ROWS_MAX);
-        if let (Walk::OfTxn(owned), false) = (&mut *walk, *locks) {
-            owned.with_dependent_mut(|_, cursor| {
-                cursor.read_batch(forward, &mut batch.piece, count)
-            })?;
+        let piece = &mut batch.piece;
+        let read =
+            match walk {
+                Walk::OfTxn(owned) if !*locks => owned
+                    .with_dependent_mut(|_, cursor| Some(cursor.read_batch(forward, piece, count))),
+                Walk::OfTemporary(owned) => owned
+                    .with_dependent_mut(|_, cursor| Some(cursor.read_batch(forward, piece, count))),
+                Walk::OfTxn(_) | Walk::Plain(_) => None,
+            };
+        if let Some(read) = read {
+            read?;
             batch.finish(forward);
             return if batch.rows().is_empty() { Err(Fail::NotFound) } else { Ok(()) };
         }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use frond::{Cursor, TemporaryTree, Txn, TxnCursor};
+use frond::{Cursor, TemporaryCursor, TemporaryTree, Txn, TxnCursor};
 
 use super::batch::Place;
 use crate::{bytes::Keys, error::*};
@@ -11,7 +11,7 @@ use crate::{bytes::Keys, error::*};
 pub(super) enum Walk {
     Plain(Box<Cursor>),
     OfTxn(OwnedCursor),
-    OfTemporary(TemporaryCursor),
+    OfTemporary(OwnedTemporary),
 }
 
 self_cell::self_cell!(
@@ -23,10 +23,10 @@ self_cell::self_cell!(
 );
 
 self_cell::self_cell!(
-    pub(super) struct TemporaryCursor {
+    pub(super) struct OwnedTemporary {
         owner: TemporaryTree,
         #[not_covariant]
-        dependent: TxnCursor,
+        dependent: TemporaryCursor,
     }
 );
 
@@ -52,7 +52,10 @@ impl Walk {
         forward: bool,
         take: impl FnOnce(&[u8], &[u8]) -> Place,
     ) -> Result<Option<Place>, frond::Error> {
-        with!(self, cursor => step_of(cursor, forward, take), cursor => {
+        if let Walk::OfTxn(owned) = self {
+            return owned.with_dependent_mut(|_, cursor| step_of(cursor, forward, take));
+        }
+        with!(self, cursor => {
             let row = if forward { cursor.next()? } else { cursor.prev()? };
             Ok(row.map(|(key, value)| take(key, value)))
         })

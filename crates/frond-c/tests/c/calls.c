@@ -305,6 +305,69 @@ static void own_rows(void)
     frond_temporary_free(names);
 }
 
+/* A temporary tree has the calls of other trees: parts of values, merges, deletes of ranges. */
+static void own_tree(void)
+{
+    const frond_part value_parts[] = {{FROND_PART_FIXED, 2, FROND_HINT_INTEGER}, {FROND_PART_REST, 0, 0}};
+    const size_t second[] = {1}, beyond[] = {2};
+    frond_tree_options options;
+    frond_temporary *tree, *sums;
+    frond_projection *parts;
+    frond_txn *txn;
+    frond_cursor *cursor;
+    frond_rows batch;
+    frond_buffer value = {0};
+    uint8_t piece[4];
+    size_t count = 0;
+    uint64_t found = 0;
+    bool exact = false;
+    frond_tree_options_init(&options);
+    options.value_parts = value_parts;
+    options.value_parts_count = 2;
+    MUST(frond_temporary_create(db, &options, &tree, &error));
+    MUST(frond_temporary_create(db, NULL, &sums, &error));
+    MUST(frond_txn_begin(db, NULL, &txn, &error));
+    for (uint8_t id = '1'; id <= '9'; id++)
+        MUST(frond_temporary_put_absent(txn, tree, &id, 1, "abcde", 5, &error));
+    MUST(frond_temporary_row_count(tree, &found, &exact, &error));
+    CHECK(found == 9 && exact);
+    MUST(frond_temporary_count(tree, "2", 1, "5", 1, &found, &error));
+    CHECK(found == 3);
+    GIVES(1001, frond_temporary_projection_new(tree, beyond, 1, &parts, &error));
+    MUST(frond_temporary_projection_new(tree, second, 1, &parts, &error));
+    MUST(frond_temporary_get_projected(tree, "1", 1, parts, &value, &error));
+    CHECK(value.length == 3 && memcmp(value.data, "cde", 3) == 0);
+    GIVES(FROND_NOT_FOUND, frond_temporary_get_projected(tree, "a", 1, parts, &value, &error));
+    MUST(frond_temporary_get_at(tree, "1", 1, 3, piece, 4, &count, &error));
+    CHECK(count == 2 && memcmp(piece, "de", 2) == 0);
+    GIVES(FROND_NOT_FOUND, frond_temporary_get_at(tree, "a", 1, 3, piece, 4, &count, &error));
+    MUST(frond_temporary_scan(tree, "8", 1, NULL, 0, &cursor, &error));
+    MUST(frond_cursor_project(cursor, parts, &error));
+    MUST(frond_cursor_next(cursor, 0, &batch, &error));
+    CHECK(batch.count == 2 && batch.rows[1].value_length == 3 && *batch.rows[1].key == '9');
+    GIVES(FROND_NOT_FOUND, frond_cursor_next(cursor, 0, &batch, &error));
+    MUST(frond_cursor_range(cursor, "2", 1, "4", 1, &error));
+    MUST(frond_cursor_seek_last(cursor, &error));
+    MUST(frond_cursor_prev(cursor, 0, &batch, &error));
+    CHECK(batch.count == 2 && *batch.rows[0].key == '3' && *batch.rows[1].key == '2');
+    frond_cursor_free(cursor);
+    frond_projection_free(parts);
+    MUST(frond_temporary_delete_range(txn, tree, NULL, 0, "4", 1, &found, &error));
+    CHECK(found == 3);
+    MUST(frond_temporary_delete_range(txn, tree, "9", 1, NULL, 0, NULL, &error));
+    MUST(frond_temporary_row_count(tree, &found, &exact, &error));
+    CHECK(found == 5 && exact);
+    for (int i = 0; i < 3; i++)
+        MUST(frond_temporary_merge(txn, sums, "s", 1, FROND_APPEND, "ab", 2, &error));
+    MUST(frond_temporary_get(sums, "s", 1, &value, &error));
+    CHECK(value.length == 6 && memcmp(value.data, "ababab", 6) == 0);
+    GIVES(1010, frond_temporary_merge(txn, sums, "s", 1, 99, "ab", 2, &error));
+    MUST(frond_txn_rollback(txn, &error));
+    frond_buffer_free(&value);
+    frond_temporary_free(tree);
+    frond_temporary_free(sums);
+}
+
 /* A load of a unique tree reports the duplicate key. */
 static void twice(void)
 {
@@ -668,6 +731,7 @@ int main(int count, char **arguments)
     savepoints();
     statements_within();
     own_rows();
+    own_tree();
     twice();
     load_twice();
     fill();

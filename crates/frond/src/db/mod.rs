@@ -37,14 +37,15 @@ pub use feed::{Change, ChangeFeed, ChangedTree, Commit};
 pub use load::{BulkLoad, BulkLoaded, IndexBuild, RowChanged};
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
 pub use read::{
-    Cursor, Projection, RangeEstimate, Reader, RowBuf, RowCount, Rows, Snapshot, TxnRows,
+    Cursor, Projection, RangeEstimate, Reader, RowBuf, RowCount, Rows, Snapshot, TemporaryRows,
+    TxnRows,
 };
 pub(crate) use read::{KeyOrder, Repeats, Steps, Which};
 pub(crate) use session::RowCall;
 pub use session::{
     IfLocked, Interrupter, Isolation, ManyRows, PreparedInfo, PreparedTxn, ReadOptions, RowChange,
-    RowConflict, RowEntry, RowLock, RowRead, Savepoint, Sees, TemporaryEntry, TemporaryTree,
-    TreeLock, Txn, TxnCursor, TxnOptions,
+    RowConflict, RowEntry, RowLock, RowRead, Savepoint, Sees, TemporaryCursor, TemporaryEntry,
+    TemporaryTree, TreeLock, Txn, TxnCursor, TxnOptions,
 };
 pub use sizes::TreeSizes;
 pub use stats::{DamagedRange, Stats, TreeStats};

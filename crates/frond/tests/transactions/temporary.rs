@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use frond::{
-    Duplicate, RowCount, Savepoint, TemporaryTree,
+    Duplicate, RowBuf, RowCount, Savepoint, TemporaryTree,
+    layout::{End, Hint, Layout, Part},
     transaction::{TemporaryEntry, Xid},
 };
 use frond_testkit::{Dice, effort};
@@ -372,4 +373,187 @@ fn a_temporary_table_has_rows_indexes_and_numbers() {
     drop(txn);
     assert!(matches!(rows.reserve(4, 1, 1), Err(Error::InvalidArgument(_))));
     store.is_idle();
+}
+
+/// A temporary tree with so many rows that most are spilled, or few; and those rows.
+fn filled(db: &Db, txn: &Txn, count: u64) -> (TemporaryTree, Rows) {
+    let tree = db.create_temporary(TreeOptions::default()).unwrap();
+    let mut rows = Rows::new();
+    for number in 0..count {
+        let (key, value) = (number.to_be_bytes().to_vec(), vec![number as u8; 40]);
+        tree.put_absent(txn, &key, &value).unwrap();
+        rows.insert(key, value);
+    }
+    (tree, rows)
+}
+
+/// Runs a check with rows in memory, and with spilled rows.
+fn with_filled(check: impl Fn(&Txn, &TemporaryTree, Rows)) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = small_store(dir.path(), 16_000);
+    for count in [20, 500] {
+        let txn = db.begin(TxnOptions::default()).unwrap();
+        let (tree, rows) = filled(&db, &txn, count);
+        assert_eq!(stat(&db, "space_temporary_bytes") > 0, count == 500);
+        check(&txn, &tree, rows);
+        txn.commit().unwrap();
+    }
+}
+
+#[test]
+fn reads_of_a_temporary_tree_are_those_of_other_trees() {
+    with_filled(|txn, tree, rows| {
+        let count = rows.len() as u64;
+        let long = vec![b'y'; 100_000];
+        tree.put(txn, b"long", &long).unwrap();
+        tree.delete(txn, 3u64.to_be_bytes()).unwrap();
+        let (mut value, mut piece) = (b"old".to_vec(), [0; 7]);
+        for number in [0, 3, count - 1, count] {
+            let key = number.to_be_bytes();
+            let expected = rows.get(&key[..]).filter(|_| number != 3);
+            assert_eq!(tree.get(key).unwrap().as_ref(), expected);
+            assert_eq!(tree.contains(key).unwrap(), expected.is_some());
+            assert_eq!(tree.get_into(key, &mut value).unwrap(), expected.is_some());
+            assert_eq!(value, expected.cloned().unwrap_or_default());
+            let found = tree.get_at(key, 38, &mut piece).unwrap();
+            assert_eq!(found, expected.map(|_| 2));
+        }
+        assert_eq!(tree.get_at(b"long", 99_998, &mut piece).unwrap(), Some(2));
+        assert_eq!(piece[..2], long[..2]);
+        assert_eq!(tree.get(b"long").unwrap().as_deref(), Some(&long[..]));
+        assert!(matches!(tree.get(vec![0; 1 << 17]), Err(Error::KeyTooLong { .. })));
+    });
+}
+
+#[test]
+fn counts_of_a_temporary_tree_are_those_of_its_rows() {
+    with_filled(|txn, tree, rows| {
+        let count = rows.len() as u64;
+        let exact = |rows| RowCount { rows, exact: true };
+        assert_eq!(tree.row_count().unwrap(), exact(count));
+        assert_eq!(tree.count(..).unwrap(), count);
+        let (from, to) = (5u64.to_be_bytes(), 12u64.to_be_bytes());
+        assert_eq!(tree.count(&from[..]..&to[..]).unwrap(), 7);
+        tree.delete(txn, 6u64.to_be_bytes()).unwrap();
+        assert_eq!(tree.count(&from[..]..&to[..]).unwrap(), 6);
+        assert_eq!(tree.row_count().unwrap(), exact(count - 1));
+        assert_eq!(tree.count(&to[..]..&to[..]).unwrap(), 0);
+    });
+}
+
+#[test]
+fn ranges_of_a_temporary_tree_are_deleted_whole_or_not_at_all() {
+    with_filled(|txn, tree, mut rows| {
+        let (from, to) = (5u64.to_be_bytes(), 15u64.to_be_bytes());
+        let before = txn.savepoint().unwrap();
+        assert_eq!(tree.delete_range(txn, &from[..]..&to[..]).unwrap(), 10);
+        assert_eq!(tree.delete_range(txn, &from[..]..&to[..]).unwrap(), 0);
+        assert_eq!(tree.row_count().unwrap().rows, rows.len() as u64 - 10);
+        txn.rollback_to(&before).unwrap();
+        same(tree, &rows, true, "rolled back");
+        // A statement does not delete what it has put.
+        txn.begin_statement().unwrap();
+        tree.put(txn, b"new", b"").unwrap();
+        assert_eq!(tree.delete_range(txn, ..).unwrap(), rows.len() as u64);
+        same(tree, &Rows::new(), true, "what the statement sees");
+        txn.begin_statement().unwrap();
+        rows.clear();
+        rows.insert(b"new".to_vec(), Vec::new());
+        same(tree, &rows, false, "all but one deleted");
+        let interrupter = txn.interrupter().unwrap();
+        interrupter.interrupt();
+        assert!(matches!(tree.delete_range(txn, ..), Err(Error::Interrupted)));
+        txn.clear_interrupt();
+        same(tree, &rows, true, "nothing deleted");
+        assert!(tree.delete_range(txn, &b"b"[..]..&b"a"[..]).is_err());
+    });
+}
+
+#[test]
+fn operands_fold_into_rows_of_a_temporary_tree() {
+    with_filled(|txn, tree, mut rows| {
+        let add = |key: &[u8], number: u64| {
+            tree.merge(txn, key, operator::ADD, number.to_be_bytes()).unwrap();
+        };
+        let number = |number: u64| number.to_be_bytes().to_vec();
+        (0..30u64).for_each(|times| add(b"sum", times));
+        tree.put(txn, b"known", 7u64.to_be_bytes()).unwrap();
+        add(b"known", 5);
+        add(b"gone", 1);
+        tree.delete(txn, b"gone").unwrap();
+        add(b"gone", 2);
+        // More writes, so that operands are spilled before the last of them.
+        for (key, value) in &rows {
+            tree.put(txn, key, value).unwrap();
+        }
+        add(b"sum", 1000);
+        for (key, sum) in [("sum", 1435), ("gone", 2), ("known", 12)] {
+            rows.insert(key.into(), number(sum));
+        }
+        for key in [&b"sum"[..], b"gone", b"known"] {
+            assert_eq!(tree.get(key).unwrap().as_ref(), rows.get(key));
+            assert!(tree.contains(key).unwrap());
+        }
+        same(tree, &rows, true, "merged");
+        same(tree, &rows, false, "merged");
+        let unknown = tree.merge(txn, b"sum", 200, b"");
+        assert!(matches!(unknown, Err(Error::MissingOperator(200))), "{unknown:?}");
+    });
+}
+
+#[test]
+fn scans_of_a_temporary_tree_have_the_calls_of_other_scans() {
+    with_filled(|txn, tree, rows| {
+        let count = rows.len();
+        let listed: Result<Rows, Error> = tree.range(..).collect();
+        assert_eq!(listed.unwrap(), rows);
+        let mut cursor = tree.scan(..).unwrap();
+        let (mut found, mut piece) = (0, RowBuf::new());
+        while cursor.read_batch(true, &mut piece, 7).unwrap() > 0 {
+            let expected = rows.iter().skip(found).take(piece.len());
+            let expected = expected.map(|(key, value)| (&key[..], &value[..]));
+            assert!(piece.iter().eq(expected));
+            found += piece.len();
+        }
+        assert_eq!(found, count);
+        // The nearest row is the last of a batch that goes down.
+        assert_eq!(cursor.read_batch(false, &mut piece, 2).unwrap(), 2);
+        let last = rows.keys().next_back().unwrap();
+        assert_eq!(piece.get(1).unwrap().0, &last[..]);
+        assert!(cursor.still_gives(last).unwrap());
+        tree.delete(txn, last).unwrap();
+        assert!(!cursor.still_gives(last).unwrap());
+        let (from, to) = (5u64.to_be_bytes(), 8u64.to_be_bytes());
+        cursor.set_range(&from[..]..&to[..]).unwrap();
+        let rest: Result<Vec<_>, Error> = cursor.into_iter().collect();
+        assert!(rest.unwrap().iter().map(|(key, _)| key).eq(rows.keys().skip(5).take(3)));
+    });
+}
+
+#[test]
+fn parts_of_values_are_read_in_a_temporary_tree() {
+    let Store { db, _dir, .. } = store(false);
+    let layout = Layout::new(vec![
+        Part::Fixed(2, Hint::Integer),
+        Part::Fixed(1, Hint::Integer),
+        Part::Var(End::Rest),
+    ]);
+    let tree = db.create_temporary(TreeOptions::new().value_layout(layout)).unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    tree.put(&txn, b"a", b"12345").unwrap();
+    tree.put(&txn, b"b", b"1").unwrap();
+    let parts = tree.projection(&[2, 0]).unwrap();
+    let mut value = Vec::new();
+    assert!(tree.get_projected(b"a", &parts, &mut value).unwrap());
+    assert_eq!(value, b"1245");
+    assert!(!tree.get_projected(b"c", &parts, &mut value).unwrap() && value.is_empty());
+    let misfit = tree.get_projected(b"b", &parts, &mut value);
+    assert!(matches!(misfit, Err(Error::InvalidArgument(_))) && value.is_empty(), "{misfit:?}");
+    let mut cursor = tree.scan(..).unwrap().project(&parts).unwrap();
+    assert_eq!(cursor.next().unwrap(), Some((&b"a"[..], &b"1245"[..])));
+    assert!(cursor.next().is_err());
+    drop(cursor);
+    let other = db.create_temporary(TreeOptions::default()).unwrap();
+    assert!(other.projection(&[0]).is_err());
+    assert!(other.get_projected(b"a", &parts, &mut value).is_err());
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     Result,
-    db::{Cursor, TxnCursor},
+    db::{Cursor, TemporaryCursor, TxnCursor},
 };
 
 /// A row: key and value.
@@ -160,6 +160,39 @@ impl<'t> IntoIterator for TxnCursor<'t> {
 
     fn into_iter(self) -> TxnRows<'t> {
         TxnRows::new(Ok(self))
+    }
+}
+
+/// The rows of a range of a temporary tree: see [`TemporaryTree::range`](crate::TemporaryTree).
+///
+/// It ends after the first error.
+#[derive(Debug)]
+pub struct TemporaryRows<'t> {
+    cursor: Steps<TemporaryCursor<'t>>,
+}
+
+impl<'t> TemporaryRows<'t> {
+    pub(in crate::db) fn new(cursor: Result<TemporaryCursor<'t>>) -> Self {
+        Self { cursor: Steps::new(cursor) }
+    }
+}
+
+impl Iterator for TemporaryRows<'_> {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.cursor.step(|cursor| cursor.next().map(owned))
+    }
+}
+
+impl std::iter::FusedIterator for TemporaryRows<'_> {}
+
+impl<'t> IntoIterator for TemporaryCursor<'t> {
+    type Item = Result<Row>;
+    type IntoIter = TemporaryRows<'t>;
+
+    fn into_iter(self) -> TemporaryRows<'t> {
+        TemporaryRows::new(Ok(self))
     }
 }
 

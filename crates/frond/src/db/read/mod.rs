@@ -31,7 +31,7 @@ pub use counts::{RangeEstimate, RowCount};
 pub use cursor::Cursor;
 pub(super) use cursor::Gap;
 pub(crate) use iter::Steps;
-pub use iter::{Rows, TxnRows};
+pub use iter::{Rows, TemporaryRows, TxnRows};
 pub(crate) use key_order::{KeyOrder, Repeats};
 pub(super) use parallel_reads::bring_together;
 pub use projection::Projection;
@@ -138,6 +138,41 @@ impl Messages {
 
     fn base_exists(&self) -> bool {
         matches!(self.base, Base::Value | Base::Projected | Base::Blob)
+    }
+
+    /// Fills `out` with the bytes of the result from `from` on. Returns how many there were, or
+    /// `None` if the key does not exist. Reads of a long value only what is needed.
+    pub fn finish_at(
+        self,
+        tree: &Tree,
+        value: &mut Vec<u8>,
+        from: usize,
+        out: &mut [u8],
+    ) -> Result<Option<usize>> {
+        let engine = &tree.shared.engine;
+        if self.base == Base::Blob && self.operands.is_empty() {
+            let blob = engine.cx.open_blob(value)?;
+            let mut version = [0; VERSION_BYTES];
+            // Byte positions change if the value must be mapped to another version.
+            let stays = match tree.layout_version() {
+                None => true,
+                Some(newest) => {
+                    blob.read_at(0, &mut version)? == VERSION_BYTES
+                        && u16::from_be_bytes(version) == newest
+                }
+            };
+            if stays {
+                return blob.read_at(from, out).map(Some);
+            }
+        }
+        if !self.finish(engine, value)? {
+            return Ok(None);
+        }
+        tree.bring_up(value)?;
+        let rest = value.get(from..).unwrap_or_default();
+        let bytes = rest.len().min(out.len());
+        out[..bytes].copy_from_slice(&rest[..bytes]);
+        Ok(Some(bytes))
     }
 
     /// Computes the result into `value`; false if the key does not exist.
@@ -328,28 +363,6 @@ impl<'a> View<'a> {
     ) -> Result<Option<usize>> {
         let mut value = Vec::new();
         let messages = self.messages(tree.entry.id, key, &ColumnSelection::All, &mut value)?;
-        if messages.base == Base::Blob && messages.operands.is_empty() {
-            let blob = self.engine.cx.open_blob(&value)?;
-            let mut version = [0; VERSION_BYTES];
-            // Byte positions change if the value must be mapped to another version.
-            let stays = match tree.layout_version() {
-                None => true,
-                Some(newest) => {
-                    blob.read_at(0, &mut version)? == VERSION_BYTES
-                        && u16::from_be_bytes(version) == newest
-                }
-            };
-            if stays {
-                return blob.read_at(from, out).map(Some);
-            }
-        }
-        if !messages.finish(self.engine, &mut value)? {
-            return Ok(None);
-        }
-        tree.bring_up(&mut value)?;
-        let rest = value.get(from..).unwrap_or_default();
-        let bytes = rest.len().min(out.len());
-        out[..bytes].copy_from_slice(&rest[..bytes]);
-        Ok(Some(bytes))
+        messages.finish_at(tree, &mut value, from, out)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: only a cursor's own buffer holds blob references; a caller's buffer holds values.
 
-use crate::block::columnar::Even;
+use crate::{Result, block::columnar::Even};
 
 /// Bit in a row's value length: the value is a blob reference. Lengths are smaller.
 const IS_BLOB: u32 = 1 << 31;
@@ -12,6 +12,9 @@ const BYTES_RESERVED: usize = 2 << 10;
 /// Most capacity that is reserved, whatever is expected.
 const ROWS_EXPECTED_MAX: usize = 512;
 const BYTES_EXPECTED_MAX: usize = 64 << 10;
+
+/// Bytes at which a batch ends that is built row by row.
+const BATCH_BYTES_MAX: usize = 256 << 10;
 
 /// Rows in one allocation.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +85,35 @@ impl RowBuf {
     }
 
     #[inline]
+    /// Fills the buffer row by row with up to `rows_max` rows, going up or down; they end up in
+    /// ascending order. `next` adds one, or returns false at the end. If it fails after some rows
+    /// and `keeps` is set, these are returned, and the next batch meets the error again. Returns
+    /// how many rows there are.
+    pub(in crate::db) fn fill(
+        &mut self,
+        forward: bool,
+        rows_max: usize,
+        keeps: bool,
+        mut next: impl FnMut(&mut Self) -> Result<bool>,
+    ) -> Result<usize> {
+        self.clear();
+        while self.len() < rows_max && self.bytes() < BATCH_BYTES_MAX {
+            match next(self) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if self.is_empty() || !keeps => {
+                    self.clear();
+                    return Err(error);
+                }
+                Err(_) => break,
+            }
+        }
+        if !forward {
+            self.reverse();
+        }
+        Ok(self.len())
+    }
+
     pub(in crate::db) fn push(&mut self, key: &[u8], value: &[u8]) {
         let start = self.bytes.len();
         if self.rows.is_empty() {

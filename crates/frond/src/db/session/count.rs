@@ -42,7 +42,7 @@ impl Txn {
         (from, to): &(Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> Result<Option<Cursor>> {
         let mut state = self.enter_tree(tree)?;
-        if self.locks_all() || self.has_written_to(&state, tree) || self.private.is_some() {
+        if self.locks_all() || self.has_written_to(&state, tree) {
             return Ok(None);
         }
         let snapshot = self.snapshot_seen(&mut state, Sees::AsLevel);

@@ -45,13 +45,13 @@ impl Txn {
         let timing = shared.begin_timing(level);
         state.entered.iter().try_for_each(|tree| tree.check())?;
         let (bytes, only_deletes) = {
-            let own = self.live.lock();
+            let own = self.buffer.live.lock();
             (own.commit_bytes() as u64, own.only_deletes())
         };
         // From here until it has its place in the log is the last stretch in which it can be
         // cancelled.
         shared.engine.pace(self.paced(state, only_deletes), &|| state.check_interrupted())?;
-        let is_spilled = self.live.lock().is_spilled();
+        let is_spilled = self.buffer.live.lock().is_spilled();
         let spilled = match is_spilled {
             true => {
                 let turn =
@@ -64,7 +64,7 @@ impl Txn {
         let mut payload = state.spare.payload();
         let mut blobs = Vec::new();
         {
-            let mut own = self.live.lock();
+            let mut own = self.buffer.live.lock();
             own.seal(&shared.engine.cx.folder())?;
             blobs.extend(own.pieces().iter().flat_map(|piece| piece.blobs.iter().cloned()));
             blobs.extend(own.blobs().cloned());
@@ -81,7 +81,7 @@ impl Txn {
         }
         // Rule I41: locks are released once the commit is visible, before it waits for its
         // durability.
-        let locks = Ending { shared, live: &self.live, state: &mut *state };
+        let locks = Ending { shared, live: &self.buffer.live, state: &mut *state };
         let commit = match &spilled {
             None => PendingCommit::new(&payload, &blobs, &[]),
             Some((_turn, change)) => PendingCommit::spilled(&payload, &blobs, change),
@@ -96,7 +96,7 @@ impl Txn {
 
     /// Reclaims the memory of committed writes, unless a helper still reads them.
     fn take_back(&self, state: &mut State, mut payload: Arc<CommitPayload>) {
-        let mut own = self.live.lock();
+        let mut own = self.buffer.live.lock();
         own.forget_holder();
         if let Some(done) = Arc::get_mut(&mut payload) {
             own.take_back(std::mem::take(&mut done.writes));
@@ -143,14 +143,14 @@ impl Txn {
     pub(super) fn end(&self, state: &mut State) {
         state.is_over = true;
         state.take_temporary_back();
-        drop(Ending { shared: &self.shared, live: &self.live, state });
+        drop(Ending { shared: &self.shared, live: &self.buffer.live, state });
         self.release_snapshot(state.snapshot.take());
         if state.buffer.has_written {
-            self.live.clear();
+            self.buffer.live.clear();
         }
         let freed_bytes = state.buffer.memory.clear();
-        // No row is locked any more. Not for a temporary tree, whose transaction may go on.
-        if state.buffer.spills > 0 && self.private.is_none() {
+        // No row is locked any more.
+        if state.buffer.spills > 0 {
             let engine = &self.shared.engine;
             if engine.writes_memory.is_trim_due(engine.env.clock.now()) {
                 give_freed_back(freed_bytes);
@@ -170,8 +170,8 @@ impl Drop for Txn {
             self.end(&mut state);
         }
         // State left by a panic is not reused, nor that of a prepared transaction.
-        if is_whole && Arc::strong_count(&self.live) == 1 {
-            let (live, state) = (self.live.clone(), std::mem::take(&mut *state));
+        if is_whole && Arc::strong_count(&self.buffer.live) == 1 {
+            let (live, state) = (self.buffer.live.clone(), std::mem::take(&mut *state));
             self.shared.txn_pool.keep(PooledTxn { live, state });
         }
     }

@@ -9,14 +9,13 @@
 //! the newest.
 
 use crate::{
-    KeyRange, Result, TreeId,
+    KeyRange, Result,
     db::{RangeEstimate, Tree, read::is_nothing, tree::bounds},
     sync::Arc,
     tree::Look,
-    txn::TxnWrites,
 };
 
-use super::{State, Txn};
+use super::Txn;
 
 impl Txn {
     /// Estimates how many rows are in a range, and how many bytes they take: of what is committed
@@ -34,7 +33,7 @@ impl Txn {
         }
         let (shared, id) = (&*self.shared, tree.entry.id);
         let range = (from.as_deref(), to.as_deref());
-        let (own, delta) = self.own_estimate(&state, tree, range);
+        let (own, delta) = self.buffer.estimate(&state.buffer, id, range);
         let now = shared.engine.versions.hold();
         let held = shared.held(&now, id, range, Look::InMemory);
         let mut rows = held.rows_at_least() + own.rows;
@@ -56,48 +55,5 @@ impl Txn {
         // no rows of it.
         tree.entry.check()?;
         Ok(RangeEstimate { rows, bytes: bytes + own.bytes })
-    }
-
-    /// Number of rows that it has added to one of its own trees, if that is known.
-    pub(super) fn rows_written(&self, tree: &Tree) -> Result<Option<u64>> {
-        let state = self.stay()?;
-        let delta = match state.buffer.has_written {
-            true => delta(&self.live.lock(), tree.entry.id),
-            false => Some(0),
-        };
-        Ok(delta.and_then(|delta| u64::try_from(delta).ok()))
-    }
-
-    /// Its own writes in the range, and their change of the tree's total row count, if that is
-    /// known.
-    fn own_estimate(
-        &self,
-        state: &State,
-        tree: &Tree,
-        range: (Option<&[u8]>, Option<&[u8]>),
-    ) -> (RangeEstimate, Option<i64>) {
-        if !state.buffer.has_written {
-            return (RangeEstimate::default(), Some(0));
-        }
-        let id = tree.entry.id;
-        let mut own = self.live.lock();
-        let (mut rows, mut bytes) = own.estimate(id, range);
-        let delta = delta(&own, id);
-        let pieces = own.pieces().clone();
-        drop(own);
-        for runs in pieces.iter().flat_map(|piece| piece.writes.of(id)) {
-            let held = runs.estimate(range);
-            rows += held.rows_at_least();
-            bytes += held.bytes.round() as u64;
-        }
-        (RangeEstimate { rows, bytes }, delta)
-    }
-}
-
-/// Change of a tree's row count by own writes, if that is known.
-fn delta(own: &TxnWrites, tree: TreeId) -> Option<i64> {
-    match own.changes(tree) {
-        0 => Some(0),
-        _ => own.row_deltas().find(|(other, _)| *other == tree).map(|(_, delta)| delta),
     }
 }

@@ -77,7 +77,7 @@ impl Txn {
         let mut held =
             state.locks.as_ref().map_or_else(HeldLocks::default, |locks| table.held_by(locks, max));
         for tree in self.shared.name_trees(&mut held.locks) {
-            tell_keys(&mut held.locks, tree, std::slice::from_ref(&self.live));
+            tell_keys(&mut held.locks, tree, std::slice::from_ref(&self.buffer.live));
         }
         Ok(held)
     }

@@ -23,9 +23,9 @@
 //! | `tree_lock.rs` | locks on whole trees |
 //! | `locking_scan/mod.rs` | scans that lock rows and gaps |
 //! | `cursor/mod.rs` | scans over committed rows and own writes |
-//! | `write_buffer_cursor.rs` | a cursor over own writes, in memory and spilled |
-//! | `temporary.rs` | temporary trees of a session |
-//! | `spill.rs` | spills writes that take too much memory |
+//! | `write_buffer/` | uncommitted writes, in memory and spilled, without locks and snapshots |
+//! | `temporary/` | temporary trees of a session |
+//! | `spill.rs` | spills of a transaction: their locks, their commit |
 //! | `end.rs` | commit, rollback |
 //! | `savepoint.rs` | savepoints and statements: partial rollback |
 //! | `interrupt.rs` | cancellation from another thread |
@@ -77,13 +77,12 @@ mod row;
 mod savepoint;
 mod spill;
 mod temporary;
-mod temporary_rows;
 #[cfg(all(test, not(shuttle)))]
 mod timeouts;
 mod transact;
 mod tree_lock;
 mod write;
-mod write_buffer_cursor;
+mod write_buffer;
 
 use std::{cell::OnceCell, time::Duration};
 
@@ -93,13 +92,8 @@ use crate::{
     db::{Db, Tree, batch::check_key, striped_handle::StripedHandle},
     pipeline::Paced,
     sync::{Arc, Condvar, Mutex, MutexGuard},
-    tree::TreeTraits,
-    txn::{
-        LiveWrites,
-        lock_table::{
-            Deadlock, LockError, LockSet, LockStats, LockWait, Owner, Reason, RowMode, TableMode,
-            Taken,
-        },
+    txn::lock_table::{
+        Deadlock, LockError, LockSet, LockStats, LockWait, Owner, Reason, RowMode, TableMode, Taken,
     },
     version::SnapshotState,
 };
@@ -117,14 +111,12 @@ pub use read_many::ManyRows;
 pub(crate) use row::RowCall;
 use row::RowCalls;
 pub use row::{RowChange, RowConflict, RowEntry};
-use savepoint::Marks;
 pub use savepoint::Savepoint;
-use spill::BufferUse;
 pub(super) use spill::rows_beyond_memory;
-pub use temporary::TemporaryTree;
 use temporary::TemporaryUse;
-pub use temporary_rows::TemporaryEntry;
+pub use temporary::{TemporaryCursor, TemporaryEntry, TemporaryTree};
 pub use tree_lock::TreeLock;
+use write_buffer::{BufferState, WriteBuffer};
 
 /// A transaction.
 ///
@@ -157,13 +149,10 @@ pub use tree_lock::TreeLock;
 pub struct Txn {
     shared: Arc<StripedHandle>,
     options: TxnOptions,
-    live: Arc<LiveWrites>,
+    buffer: WriteBuffer,
     state: Mutex<State>,
     /// Signalled when row calls have ended and another thread waits for that.
     row_calls_over: Condvar,
-    /// Set if this holds the rows of a temporary tree: of no other tree, without locks, over no
-    /// committed rows (`temporary.rs`).
-    private: Option<Box<TreeTraits>>,
 }
 
 short_debug!(Txn, "Txn", |txn| txn.id());
@@ -192,10 +181,8 @@ struct State {
     /// Whether a write may have locked a row without writing it: it found that the row exists,
     /// failed, or was undone with its call.
     locks_unwritten: bool,
-    /// The points in its writes that it may go back to, or that scans see.
-    marks: Marks,
-    /// How much it has written.
-    buffer: BufferUse,
+    /// How much it has written, and where it may roll back to.
+    buffer: BufferState,
     row_calls: RowCalls,
     /// Temporary trees that it has written.
     temporary: Vec<TemporaryUse>,
@@ -239,8 +226,9 @@ impl Db {
         let PooledTxn { live, mut state } =
             shared.txn_pool.take(|| shared.next_txns(pool::NUMBERS));
         state.lock_timeout = options.lock_timeout;
+        let buffer = WriteBuffer { live, bytes_max: shared.engine.limits.own_writes_bytes };
         let (state, row_calls_over) = (Mutex::new(state), Condvar::new());
-        Ok(Txn { shared, options, live, state, row_calls_over, private: None })
+        Ok(Txn { shared, options, buffer, state, row_calls_over })
     }
 
     /// Calls that currently wait for a lock, longest first: the waiter, the holder, and the lock,
@@ -368,8 +356,8 @@ impl Txn {
     /// Paces a call that writes and takes its first lock without waiting for a holder.
     fn slow_down_to_write(&self, state: &mut State) -> Result<()> {
         match state.locks {
-            None if self.private.is_none() => self.slow_down(state, RowMode::Write, IfLocked::Wait),
-            _ => Ok(()),
+            None => self.slow_down(state, RowMode::Write, IfLocked::Wait),
+            Some(_) => Ok(()),
         }
     }
 
@@ -441,7 +429,7 @@ impl Txn {
 
     /// The transaction's id in lock reports.
     pub fn id(&self) -> u64 {
-        self.live.number()
+        self.buffer.live.number()
     }
 
     /// The isolation level.
@@ -457,7 +445,7 @@ impl Txn {
 
     /// Number of entries that it would commit.
     pub fn len(&self) -> usize {
-        self.live.lock().len()
+        self.buffer.live.lock().len()
     }
 
     /// True if it would commit nothing.

@@ -10,7 +10,7 @@ use crate::{
     io::{Env, MemoryVfs},
     pipeline::Limits,
 };
-use spill::PIECES_MAX;
+use write_buffer::PIECES_MAX;
 
 /// A store of `rows` rows, each with its own number as value.
 fn store(rows: u32) -> (Db, Tree) {
@@ -36,7 +36,7 @@ fn number(bytes: &[u8]) -> u32 {
 }
 
 fn pieces(txn: &Txn) -> usize {
-    txn.live.lock().pieces().len()
+    txn.buffer.live.lock().pieces().len()
 }
 
 fn spills(txn: &Txn) -> u64 {
@@ -230,7 +230,7 @@ fn scans_stay_consistent_while_pieces_are_merged() {
                     }
                     .unwrap();
                     calls.0.push((key, value));
-                    let own = txn.live.lock();
+                    let own = txn.buffer.live.lock();
                     merged += usize::from(
                         !open.is_empty() && own.pieces().iter().any(|piece| piece.level > 0),
                     );

@@ -119,14 +119,13 @@ impl Spare {
 impl State {
     /// Resets the state for the next transaction; false if it is not worth keeping.
     fn reset(&mut self) -> bool {
-        let Self { locks, snapshot, entered, marks, buffer, owner, seen, .. } = self;
-        let lists = marks.savepoints.capacity() + marks.rollbacks.capacity() + entered.capacity();
+        let Self { locks, snapshot, entered, buffer, owner, seen, .. } = self;
+        let lists = buffer.marks.capacity() + entered.capacity();
         *owner = None;
         self.ended_by = None;
         seen.forget();
-        marks.reset();
-        buffer.memory.clear();
-        (buffer.is_large, buffer.spills, self.row_calls.depth) = (false, 0, 0);
+        buffer.reset();
+        self.row_calls.depth = 0;
         (self.is_over, self.is_paced, self.locks_unwritten) = (false, false, false);
         locks.is_none() && snapshot.is_none() && entered.is_empty() && lists <= 256
     }

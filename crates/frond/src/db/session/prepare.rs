@@ -26,7 +26,7 @@ use crate::{
     wal::{GuaranteeRefused, RecordBuilder},
 };
 
-use super::{Isolation, State, Txn, spill::Cancellable};
+use super::{Isolation, State, Txn, write_buffer::Cancellable};
 
 /// Bytes that a log record needs besides the prepared content: keys and heads of its pieces.
 fn record_room() -> u64 {
@@ -112,12 +112,12 @@ impl Txn {
         let shared = &*self.shared;
         let max = shared.engine.memtables_bytes_max();
         let (bytes, only_deletes) = {
-            let own = self.live.lock();
+            let own = self.buffer.live.lock();
             (own.commit_bytes() as u64, own.only_deletes())
         };
         // Deletes need no disk space while they can stay in memory (Rule: I24).
-        let is_large =
-            self.is_large(bytes) && !only_deletes || bytes > bounds::RECORD_BYTES.max() / 2;
+        let is_large = bytes > self.buffer.bytes_max && !only_deletes
+            || bytes > bounds::RECORD_BYTES.max() / 2;
         if bytes == 0 || !is_large && shared.prepared.take_room(xid, bytes, max) {
             return Ok(());
         }
@@ -141,7 +141,7 @@ impl Txn {
             admitted: 0,
             guaranteed: None,
             locks: None,
-            live: self.live.clone(),
+            live: self.buffer.live.clone(),
             memory: Default::default(),
             entered: Vec::new(),
         };
@@ -152,14 +152,14 @@ impl Txn {
         if let Some(locks) = state.locks.as_mut().filter(|_| !keeps_all) {
             // What savepoints rolled back no longer belongs to it, neither rows nor space; nor do
             // rows that were never written.
-            let may_differ = state.marks.rollbacks_made > 0
+            let may_differ = state.buffer.marks.rollbacks_made > 0
                 || state.locks_unwritten
                     && !plant!("txn: a prepare keeps rows that it does not write");
             let written = may_differ.then(|| rows_of(&prepared.payload));
             shared.lock_table.release_at_prepare(locks, |tree, hash| {
                 written.as_ref().is_none_or(|written| written.contains(&(tree, hash)))
             });
-            self.live.lock().forget_dropped();
+            self.buffer.live.lock().forget_dropped();
             if written.is_some() {
                 shared.lock_table.answers_for_fewer(locks);
             }
@@ -178,11 +178,11 @@ impl Txn {
         shared.check_writable()?;
         state.entered.iter().try_for_each(|tree| tree.check())?;
         let (bytes, only_deletes) = {
-            let own = self.live.lock();
+            let own = self.buffer.live.lock();
             (own.commit_bytes() as u64, own.only_deletes())
         };
         engine.pace(self.paced(state, only_deletes), &|| state.check_interrupted())?;
-        let is_spilled = self.live.lock().is_spilled();
+        let is_spilled = self.buffer.live.lock().is_spilled();
         let (spilled, spilled_bytes) = match is_spilled {
             true => self.spilled_change(state).map(|(change, bytes)| (Some(change), bytes))?,
             false => (None, 0),
@@ -200,7 +200,7 @@ impl Txn {
         });
         let mut rows = CommitPayload { relieves: only_deletes, ..CommitPayload::default() };
         {
-            let mut own = self.live.lock();
+            let mut own = self.buffer.live.lock();
             own.seal(&engine.cx.folder())?;
             prepared
                 .blobs

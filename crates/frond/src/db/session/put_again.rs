@@ -53,7 +53,7 @@ fn must_scan(txn: &Txn, tree: &Tree, expected: &[(u32, Vec<u8>)]) {
 
 /// Number of pieces of the transaction, and of keys that they remember as deleted.
 fn pieces(txn: &Txn) -> (usize, u64) {
-    let own = txn.live.lock();
+    let own = txn.buffer.live.lock();
     (own.pieces().len(), own.pieces().iter().map(|piece| piece.hidden_deletes.entries()).sum())
 }
 

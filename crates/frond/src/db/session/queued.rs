@@ -21,8 +21,8 @@ impl Txn {
     /// transaction among the tree's writers.
     pub(super) fn queue_change(&self, state: &mut State, tree: &Tree, key: &[u8]) -> Result<()> {
         match tree.entry.queue.get() {
-            Some(queue) if self.private.is_none() => self.put_into(state, &queue, key),
-            _ => Ok(()),
+            Some(queue) => self.put_into(state, &queue, key),
+            None => Ok(()),
         }
     }
 
@@ -35,6 +35,6 @@ impl Txn {
         // The row is locked, and with it its place in the queue. The intent marks the queue as in
         // use.
         self.intend(state, queue.tree, RowMode::Write, IfLocked::Wait.into())?;
-        self.live.lock().put(hashed, &[], ROWS_UNKNOWN)
+        self.buffer.live.lock().put(hashed, &[], ROWS_UNKNOWN)
     }
 }

@@ -8,7 +8,7 @@ use crate::{
         read::{Messages, View, in_key_order},
     },
     sync::Arc,
-    txn::{HashedKey, lock_table::RowMode},
+    txn::lock_table::RowMode,
     version::{Reader, SnapshotState},
 };
 
@@ -109,7 +109,7 @@ impl Txn {
 
     /// True if some of the tree's rows may be the transaction's own.
     pub(super) fn has_written_to(&self, state: &State, tree: &Tree) -> bool {
-        state.buffer.has_written && self.live.lock().changes(tree.entry.id) != 0
+        self.buffer.has_written_to(&state.buffer, tree.entry.id)
     }
 
     /// The snapshot for plain scans without locks.
@@ -216,25 +216,10 @@ impl Txn {
         value: &mut Vec<u8>,
     ) -> Result<bool> {
         value.clear();
-        let id = tree.entry.id;
-        let (mut messages, mut done) = (Messages::default(), false);
-        let engine = &self.shared.engine;
-        if state.buffer.has_written {
-            let own = self.live.lock();
-            for message in own.messages(HashedKey::new(id, key)) {
-                done |= messages.take(message, true, value);
-            }
-            let pieces = (!done && own.is_spilled()).then(|| own.pieces().clone());
-            drop(own);
-            for runs in
-                pieces.iter().flat_map(|all| all.iter().rev()).flat_map(|one| one.writes.of(id))
-            {
-                if !done && let Some(found) = runs.get(&engine.cx, key, &ColumnSelection::All)? {
-                    done = messages.take(found.message(), true, value);
-                }
-            }
-        }
-        let done = done || self.private.is_some();
+        let (buffer, engine, id) = (&self.buffer, &self.shared.engine, tree.entry.id);
+        let mut messages = Messages::default();
+        let place = (id, key);
+        let done = buffer.take_messages(engine, &state.buffer, place, &mut messages, value)?;
         // Operands apply to the current, locked row, so an older snapshot would not show their
         // result.
         let is_over_newest = messages.is_open() && !done && self.goes_on_from_newer();
@@ -296,7 +281,7 @@ impl Txn {
     /// `ReadCommitted` this applies within a statement, whose reads share one snapshot.
     pub(super) fn keeps_snapshot(&self, state: &State) -> bool {
         match self.options.isolation {
-            Isolation::ReadCommitted => state.marks.statement.is_some() && self.private.is_none(),
+            Isolation::ReadCommitted => state.buffer.marks.statement.is_some(),
             _ => true,
         }
     }

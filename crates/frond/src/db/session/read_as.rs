@@ -361,7 +361,7 @@ impl Txn {
         options: &ReadOptions<'_>,
         row: &mut RowRead,
     ) -> Result<()> {
-        let has_touched = state.buffer.has_written && self.live.lock().changes(tree.entry.id) != 0;
+        let has_touched = self.has_written_to(state, tree);
         if let Some(projection) = options.projection.filter(|_| !has_touched) {
             let view = self.view(state, tree, options.sees)?;
             row.exists = view.get_projected(&tree.entry, key, projection, &mut row.value)?;

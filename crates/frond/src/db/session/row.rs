@@ -26,7 +26,7 @@ use crate::{
 
 use super::{
     IfLocked, RowLock, State, Txn,
-    write::{Absent, Written},
+    write_buffer::{Absent, Written},
 };
 
 /// One entry of a row.
@@ -359,10 +359,10 @@ impl Txn {
         work: impl FnOnce() -> Result<Option<RowConflict>>,
     ) -> Result<Option<RowConflict>> {
         self.in_row_call(|| {
-            let mark = self.live.lock().mark();
+            let mark = self.buffer.live.lock().mark();
             let outcome = work();
             if !matches!(outcome, Ok(None)) && !self.is_over() {
-                let mut writes = self.live.lock();
+                let mut writes = self.buffer.live.lock();
                 writes.rollback_to(mark);
                 let left = writes.len() as u64;
                 drop(writes);

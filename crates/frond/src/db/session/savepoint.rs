@@ -4,19 +4,11 @@
 //! that runs thousands in a transaction accumulates nothing. Scans of a statement see what the
 //! transaction had written when it started, and reads of single rows see everything (Rule: I45).
 //!
-//! Invariants
-//! 1. Marks to which the transaction can roll back are live: spilled pieces are cut at them (Rule:
-//!    I44).
-//! 2. The mark of a statement is never beyond what has been written: a rollback past the
-//!    statement's start moves its start there.
-//!
 //! Threads: as the transaction.
 
-use crate::{Error, Result, sync::Arc, txn::Mark};
+use crate::{Result, sync::Arc};
 
-use super::{Isolation, State, Txn};
-
-const NO_STATEMENT: &str = "no statement of the transaction was begun";
+use super::{Isolation, State, Txn, write_buffer::no_savepoint};
 
 /// A point in a transaction to roll back to: see [`Txn::savepoint`].
 ///
@@ -36,38 +28,6 @@ impl Savepoint {
     }
 }
 
-/// The points in a transaction's writes that it may go back to, or that its scans see.
-#[derive(Debug, Default)]
-pub(super) struct Marks {
-    /// Savepoints by ascending number.
-    pub savepoints: Vec<(u64, Mark)>,
-    pub savepoints_made: u64,
-    /// The start of the current statement, and the number of spills at that time.
-    pub statement: Option<(Mark, u64)>,
-    /// The starts of the substatements within it, outermost first, each with the number of spills
-    /// at that time.
-    pub substatements: Vec<(Mark, u64)>,
-    /// Savepoints that had been made when the statement started.
-    pub made_before: u64,
-    /// Number and mark of rollbacks, both ascending: of several rollbacks to one mark or lower
-    /// ones, only the last.
-    pub rollbacks: Vec<(u64, Mark)>,
-    pub rollbacks_made: u64,
-    /// Marks of the open scans.
-    pub cursor_marks: Vec<Mark>,
-}
-
-impl Marks {
-    /// Forgets everything and keeps the memory.
-    pub fn reset(&mut self) {
-        self.savepoints.clear();
-        self.substatements.clear();
-        self.rollbacks.clear();
-        self.cursor_marks.clear();
-        (self.statement, self.savepoints_made, self.rollbacks_made) = (None, 0, 0);
-    }
-}
-
 impl Txn {
     /// Sets a savepoint to roll back to. Takes sixteen bytes until it is released or rolled back
     /// past.
@@ -76,11 +36,8 @@ impl Txn {
     /// `TxnEnded`.
     pub fn savepoint(&self) -> Result<Savepoint> {
         let mut state = self.stay()?;
-        state.marks.savepoints_made += 1;
-        let number = state.marks.savepoints_made;
-        state.mark_temporary(number)?;
-        let mark = self.live.lock().mark();
-        state.marks.savepoints.push((number, mark));
+        let number = self.buffer.set_savepoint(&mut state.buffer);
+        state.mark_temporary(number);
         Ok(Savepoint { txn: self.place(), number })
     }
 
@@ -92,22 +49,11 @@ impl Txn {
     /// exists; `TxnEnded`.
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
         let mut state = self.stay()?;
-        let at = self.find(&state, savepoint)?;
-        state.marks.savepoints.truncate(at + 1);
-        let mark = state.marks.savepoints[at].1;
-        let is_beyond = state.marks.statement.is_some_and(|(began, _)| mark < began);
-        if is_beyond && !plant!("txn: a statement starts after the writes that it must undo") {
-            // Invariant 2.
-            state.marks.statement = Some((mark, state.buffer.spills));
+        self.check_own(savepoint)?;
+        if self.buffer.rollback_to_savepoint(&mut state.buffer, savepoint.number)? {
             self.forget_view(&mut state);
         }
-        let spills = state.buffer.spills;
-        for began in
-            state.marks.substatements.iter_mut().rev().take_while(|(began, _)| mark < *began)
-        {
-            *began = (mark, spills);
-        }
-        self.go_back(&mut state, mark);
+        self.rolled_back(&mut state);
         state.go_back_in_temporary(savepoint.number)
     }
 
@@ -143,12 +89,10 @@ impl Txn {
     /// `TxnEnded`.
     pub fn begin_statement(&self) -> Result<()> {
         let mut state = self.stay()?;
-        let mark = if state.buffer.has_written { self.live.lock().mark() } else { Mark::default() };
-        state.marks.statement = Some((mark, state.buffer.spills));
-        state.marks.substatements.clear();
-        state.marks.made_before = state.marks.savepoints_made;
+        self.buffer.begin_statement(&mut state.buffer);
         self.forget_view(&mut state);
-        state.begin_statement_in_temporary()
+        state.begin_statement_in_temporary();
+        Ok(())
     }
 
     /// Starts a statement inside the current one, such as a statement of a function or a trigger
@@ -180,12 +124,7 @@ impl Txn {
     /// `InvalidArgument` outside of a statement; `TxnEnded`.
     pub fn begin_substatement(&self) -> Result<()> {
         let mut state = self.stay()?;
-        if state.marks.statement.is_none() {
-            return Err(Error::InvalidArgument(NO_STATEMENT.into()));
-        }
-        let mark = if state.buffer.has_written { self.live.lock().mark() } else { Mark::default() };
-        let spills = state.buffer.spills;
-        state.marks.substatements.push((mark, spills));
+        self.buffer.begin_substatement(&mut state.buffer)?;
         state.begin_substatement_in_temporary()
     }
 
@@ -197,10 +136,7 @@ impl Txn {
     /// ended; `TxnEnded`.
     pub fn end_substatement(&self) -> Result<()> {
         let mut state = self.stay()?;
-        if state.marks.substatements.pop().is_none() {
-            let why = "no statement was begun within the statement";
-            return Err(Error::InvalidArgument(why.into()));
-        }
+        state.buffer.marks.end_substatement()?;
         state.end_substatement_in_temporary()
     }
 
@@ -212,17 +148,11 @@ impl Txn {
     /// `InvalidArgument` if no statement was begun; `TxnEnded`.
     pub fn rollback_statement(&self) -> Result<()> {
         let mut state = self.stay()?;
-        let Some((mark, _)) = state.marks.statement else {
-            return Err(Error::InvalidArgument(NO_STATEMENT.into()));
-        };
-        let before = state.marks.made_before;
-        let left = state.marks.savepoints.partition_point(|(number, _)| *number <= before);
-        state.marks.savepoints.truncate(left);
-        let last = state.marks.savepoints.last().map_or(0, |(number, _)| *number);
-        state.marks.statement = Some((mark, state.buffer.spills));
-        state.marks.substatements.clear();
+        self.buffer.rollback_statement(&mut state.buffer)?;
+        let savepoints = &state.buffer.marks.savepoints;
+        let last = savepoints.last().map_or(0, |(number, _)| *number);
         self.forget_view(&mut state);
-        self.go_back(&mut state, mark);
+        self.rolled_back(&mut state);
         state.take_statement_back_in_temporary(last)
     }
 
@@ -246,23 +176,12 @@ impl Txn {
         }
     }
 
-    pub(super) fn go_back(&self, state: &mut State, mark: Mark) {
-        state.marks.rollbacks_made += 1;
-        let number = state.marks.rollbacks_made;
-        while state.marks.rollbacks.last().is_some_and(|(_, last)| *last >= mark) {
-            state.marks.rollbacks.pop();
-        }
-        state.marks.rollbacks.push((number, mark));
+    /// Follows a rollback of some of the writes.
+    fn rolled_back(&self, state: &mut State) {
         // The last locking read may have seen what is rolled back.
         state.seen.forget();
-        let mut own = self.live.lock();
-        own.rollback_to(mark);
-        if self.private.is_some() {
-            // A temporary tree has no locks for rows that it rolled back.
-            own.forget_dropped();
-        }
         if let Some(locks) = &state.locks {
-            locks.owner().set_writes(own.len() as u64);
+            locks.owner().set_writes(self.len() as u64);
         }
     }
 
@@ -272,8 +191,8 @@ impl Txn {
     /// As [`rollback_to`](Self::rollback_to).
     pub fn release(&self, savepoint: &Savepoint) -> Result<()> {
         let mut state = self.stay()?;
-        let at = self.find(&state, savepoint)?;
-        state.marks.savepoints.truncate(at);
+        self.check_own(savepoint)?;
+        state.buffer.marks.release(savepoint.number)?;
         state.release_in_temporary(savepoint.number)
     }
 
@@ -282,45 +201,11 @@ impl Txn {
         Savepoint { txn: self.place(), number }
     }
 
-    fn find(&self, state: &State, savepoint: &Savepoint) -> Result<usize> {
-        let number = |&(number, _): &(u64, Mark)| number;
-        let found = state.marks.savepoints.binary_search_by_key(&savepoint.number, number);
-        found.ok().filter(|_| savepoint.txn == self.place()).ok_or_else(|| {
-            Error::InvalidArgument(
-                "the transaction has no such savepoint, or has released it".into(),
-            )
-        })
+    fn check_own(&self, savepoint: &Savepoint) -> Result<()> {
+        if savepoint.txn == self.place() { Ok(()) } else { Err(no_savepoint()) }
     }
 
     fn place(&self) -> (u64, usize) {
-        (self.id(), Arc::as_ptr(&self.live).addr())
-    }
-
-    /// Checks that a scan may continue: fails if the transaction is over, or has rolled back past
-    /// `mark` since its `rollbacks`-th rollback. Returns the numbers of spills and of rollbacks so
-    /// far.
-    pub(super) fn must_have(&self, mark: Mark, rollbacks: u64, locks: bool) -> Result<(u64, u64)> {
-        let mut state = self.go_on()?;
-        state.begin_call();
-        if let Some(locks) = state.locks.as_mut().filter(|_| locks) {
-            // What it returns next need not be what was locked last.
-            locks.keep_last();
-        }
-        let since = state.marks.rollbacks.partition_point(|(number, _)| *number <= rollbacks);
-        match state.marks.rollbacks.get(since) {
-            Some((_, lowest)) if *lowest < mark => Err(Error::InvalidArgument(
-                "the transaction was rolled back to before this cursor's position; start another scan"
-                    .into(),
-            )),
-            _ => Ok((state.buffer.spills, state.marks.rollbacks_made)),
-        }
-    }
-}
-
-impl State {
-    /// The start of the innermost statement, to which new scans belong, and the number of spills at
-    /// that time.
-    pub(super) fn innermost_statement(&self) -> Option<(Mark, u64)> {
-        self.marks.substatements.last().copied().or(self.marks.statement)
+        (self.id(), Arc::as_ptr(&self.buffer.live).addr())
     }
 }

@@ -2,51 +2,21 @@
 //! locks.
 
 use crate::{
-    Duplicate, Error, Result, bounds,
+    Duplicate, Error, Result,
     catalog::TreeEntry,
     db::Tree,
     run::OPERATOR_USER_MIN,
     sync::{Arc, MutexGuard},
     txn::{
-        HashedKey, OwnState, ROWS_UNKNOWN, TxnWrites,
+        HashedKey, OwnState,
         lock_table::{LockError, LockMark, RowMode, Taken, WaitPolicy},
     },
 };
 
-use super::{IfLocked, Seen, State, Txn};
-
-/// What is known, or must be checked, about a key that is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Absent {
-    /// Nothing is known.
-    Whatever,
-    /// The key must be absent: this is checked.
-    Must,
-    /// The key is absent: this was checked under the row's lock, and is checked again only after a
-    /// wait.
-    Proven,
-    /// The key is absent: this follows from something else, because it belongs to a row that does
-    /// not exist, or because the caller says so.
-    Follows,
-    /// The key exists, says the caller.
-    Not,
-}
-
-/// What a write leaves under its key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Leaves {
-    ARow,
-    None,
-}
-
-/// The result of a write.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Written {
-    /// The write is done; contains the state of the key for the transaction before.
-    Done(OwnState),
-    /// The key exists, and nothing was written.
-    Exists,
-}
+use super::{
+    IfLocked, Seen, State, Txn,
+    write_buffer::{Absent, RowWrite, Written},
+};
 
 impl Txn {
     /// Sets a value, whether the key exists or not. The row is locked until the transaction ends.
@@ -103,28 +73,12 @@ impl Txn {
         value: &[u8],
         absent: Absent,
     ) -> Result<Written> {
-        let is_insert = matches!(absent, Absent::Must | Absent::Proven | Absent::Follows);
         tree.check_value(value)?;
-        if self.is_short(value) {
-            let leaves = (absent, Leaves::ARow);
-            return self.write(tree, key, leaves, |writes, hashed, is_unsaid, rows| {
-                match is_insert && is_unsaid {
-                    true => writes.insert(hashed, value, rows),
-                    false => writes.put(hashed, value, rows),
-                }
-            });
+        if !self.is_short(value) {
+            // Checked before a long value is written.
+            drop(self.enter_writing(tree, key)?);
         }
-        // Checked before a long value is written.
-        drop(self.enter_writing(tree, key)?);
-        self.shared.check_writable()?;
-        let class = tree.entry.class;
-        let written = self.shared.engine.cx.write_blob(value, class, false);
-        let (reference, hold) =
-            written.inspect_err(|error| self.shared.stop_if_unwritable(error))?;
-        self.write(tree, key, (absent, Leaves::ARow), |writes, hashed, is_unsaid, rows| {
-            let is_absent = is_insert && is_unsaid;
-            writes.put_blob(hashed, &reference.to_disk(), hold.clone(), is_absent, rows)
-        })
+        self.write(tree, key, absent, &RowWrite::of_value(tree, value)?)
     }
 
     /// True if a value is stored in the tree, and not as a blob.
@@ -142,9 +96,7 @@ impl Txn {
     }
 
     pub(super) fn delete_checked(&self, tree: &Tree, key: &[u8], absent: Absent) -> Result<()> {
-        let delete =
-            |writes: &mut TxnWrites, hashed: HashedKey<'_>, _, rows| writes.delete(hashed, rows);
-        self.write(tree, key, (absent, Leaves::None), delete).map(drop)
+        self.write(tree, key, absent, &RowWrite::Delete).map(drop)
     }
 
     /// Folds an operand into a value without reading it; [`operator`](crate::operator) lists the
@@ -163,16 +115,7 @@ impl Txn {
     }
 
     fn merge_operand(&self, tree: &Tree, key: &[u8], operator: u8, operand: &[u8]) -> Result<()> {
-        if !bounds::OPERAND_BYTES.admits(operand.len()) {
-            return Err(Error::ValueTooLong {
-                bytes: operand.len(),
-                max: bounds::OPERAND_BYTES.len(),
-            });
-        }
-        if !self.shared.engine.cx.operators.knows(operator) {
-            return Err(Error::MissingOperator(operator));
-        }
-        tree.must_take_operands()?;
+        let write = RowWrite::of_operand(tree, operator, operand)?;
         if operator >= OPERATOR_USER_MIN {
             drop(self.enter_writing(tree, key)?);
             self.shared.check_writable()?;
@@ -180,10 +123,7 @@ impl Txn {
             // the catalog.
             self.shared.record_operators(&[(tree.entry.id, operator)])?;
         }
-        let merge = |writes: &mut TxnWrites, hashed: HashedKey<'_>, _, rows| {
-            writes.merge(hashed, operator, operand, rows)
-        };
-        self.write(tree, key, (Absent::Whatever, Leaves::ARow), merge).map(drop)
+        self.write(tree, key, Absent::Whatever, &write).map(drop)
     }
 
     /// Locks the state for a call that writes.
@@ -199,10 +139,10 @@ impl Txn {
         &self,
         tree: &Tree,
         key: &[u8],
-        level: (Absent, Leaves),
-        append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool, i8) -> Result<()>,
+        absent: Absent,
+        write: &RowWrite<'_>,
     ) -> Result<Written> {
-        let written = self.write_under_lock(tree, key, level, append);
+        let written = self.write_under_lock(tree, key, absent, write);
         if !matches!(written, Ok(Written::Done(_))) {
             // It may have locked the row.
             self.state.lock().unwrap().locks_unwritten = true;
@@ -214,8 +154,8 @@ impl Txn {
         &self,
         tree: &Tree,
         key: &[u8],
-        (absent, leaves): (Absent, Leaves),
-        append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool, i8) -> Result<()>,
+        absent: Absent,
+        write: &RowWrite<'_>,
     ) -> Result<Written> {
         let mut state = self.enter_writing(tree, key)?;
         let state = &mut *state;
@@ -228,7 +168,7 @@ impl Txn {
         let hashed = HashedKey::new(id, key);
         let own = self.own_state(state, hashed)?;
         // The transaction holds the locks of what it has written.
-        if own == OwnState::Untouched && self.private.is_none() {
+        if own == OwnState::Untouched {
             if plant!("txn: a conflict is looked for before the lock") {
                 self.must_not_conflict(state, tree, key)?;
             }
@@ -248,26 +188,15 @@ impl Txn {
         if self.exists(state, tree, key, own, looks)? {
             return Ok(Written::Exists);
         }
-        state.buffer.has_written = true;
-        let rows = match (state.was_there(own, absent, hashed), leaves) {
-            (Some(was_there), Leaves::ARow) => i8::from(!was_there),
-            (Some(was_there), Leaves::None) => -i8::from(was_there),
-            (None, _) => ROWS_UNKNOWN,
-        };
-        let mut writes = self.live.lock();
-        let mark = writes.mark();
-        // The set does not know spilled writes when it decides whether a key is fresh (Rule: I7).
-        let is_unsaid = !writes.is_spilled() || own == OwnState::Untouched;
-        append(&mut writes, hashed, is_unsaid, rows)?;
-        let entries = writes.len() as u64;
-        if let Err(error) = self.charge_writes(state, &writes) {
-            writes.rollback_to(mark);
-            return Err(error);
-        }
-        drop(writes);
-        if self.private.is_none() {
-            self.list_as_writer(state, &tree.entry);
-        }
+        let was_there = absent.was_there(own).or_else(|| state.seen.is_there(hashed));
+        let (mark, entries) = self.buffer.append(
+            &self.shared.engine,
+            &mut state.buffer,
+            (hashed, own),
+            write,
+            (absent.is_insert(), was_there),
+        )?;
+        self.list_as_writer(state, &tree.entry);
         // After listing as a writer, where an index build looks for transactions that do not know
         // of it.
         let queued = self.queue_change(state, tree, key);
@@ -286,7 +215,7 @@ impl Txn {
         });
         if !matches!(exists, Ok(false)) {
             if !state.is_over {
-                self.live.lock().rollback_to(mark);
+                self.buffer.live.lock().rollback_to(mark);
             }
             return exists.map(|_| Written::Exists);
         }
@@ -306,35 +235,18 @@ impl Txn {
     ) -> Result<Taken, LockError> {
         let locks = state.locks.as_mut().expect("there since the intent");
         let table = &self.shared.lock_table;
-        match state.buffer.spills > 0 && state.marks.rollbacks_made > 0 {
+        match state.buffer.spills > 0 && state.buffer.marks.rollbacks_made > 0 {
             // It also holds the locks of writes that it has rolled back.
             true => table.lock_row(locks, key.tree, key.key, RowMode::Write, wait_policy),
             false => table.lock_unwritten(locks, key, RowMode::Write, wait_policy),
         }
     }
 
-    /// Updates the memory reservation of the writes.
-    ///
-    /// # Errors
-    /// `BatchTooLarge`: the last of them must be rolled back.
-    pub(super) fn charge_writes(&self, state: &mut State, writes: &TxnWrites) -> Result<()> {
-        let bytes = writes.commit_bytes() as u64;
-        let all = &self.shared.engine.writes_memory;
-        state.buffer.memory.grow(all, bytes, || writes.bytes_leaving() as u64);
-        state.buffer.is_large = self.is_large(bytes) || self.takes_too_much(state);
-        let max = self.shared.engine.memtables_bytes_max();
-        if bytes > max {
-            let limit = "a store with this memory (a quarter of it)";
-            return Err(Error::BatchTooLarge { bytes, max, limit });
-        }
-        Ok(())
-    }
-
     /// Lists the transaction as a writer of a tree. Called once its first entry for the tree is
     /// among the writes.
     pub(super) fn list_as_writer(&self, state: &mut State, entry: &Arc<TreeEntry>) {
         if !state.entered.iter().any(|entered| entered.id == entry.id) {
-            entry.writers.enter(&self.live);
+            entry.writers.enter(&self.buffer.live);
             state.entered.push(entry.clone());
         }
     }
@@ -359,8 +271,6 @@ impl Txn {
         match own {
             OwnState::Deleted { .. } => Ok(false),
             OwnState::Put { .. } | OwnState::Merged => Ok(true),
-            // A temporary tree has no committed rows.
-            OwnState::Untouched if self.private.is_some() => Ok(false),
             OwnState::Untouched => self.shared.exists_at_latest(tree.entry.id, key),
         }
     }
@@ -395,20 +305,11 @@ impl State {
     pub(super) fn lock_mark(&self) -> Option<LockMark> {
         self.locks.as_ref().map(|locks| locks.mark())
     }
+}
 
-    /// Whether a row exists for a key that is about to be written under its lock, as far as that is
-    /// known without reading the store: from what the transaction has written, from what the write
-    /// requires, or from what the last locking read found. For counting rows (Rule: I51).
-    fn was_there(&self, own: OwnState, absent: Absent, key: HashedKey<'_>) -> Option<bool> {
-        match (own, absent) {
-            (OwnState::Put { .. } | OwnState::Merged, _) => Some(true),
-            (OwnState::Deleted { .. }, _) => Some(false),
-            (OwnState::Untouched, Absent::Must | Absent::Proven | Absent::Follows) => Some(false),
-            (OwnState::Untouched, Absent::Not) => Some(true),
-            (OwnState::Untouched, Absent::Whatever) => {
-                let Seen { tree, key: seen, is_there } = &self.seen;
-                (*tree == key.tree && seen == key.key).then_some(*is_there)
-            }
-        }
+impl Seen {
+    /// Whether the row exists, if it is the one that was read.
+    fn is_there(&self, key: HashedKey<'_>) -> Option<bool> {
+        (self.tree == key.tree && self.key == key.key).then_some(self.is_there)
     }
 }

@@ -5,7 +5,10 @@
 use crate::Result;
 
 use super::{
-    super::locking_scan::{LockingScan, Step},
+    super::{
+        locking_scan::{LockingScan, Step},
+        write_buffer::{Position, above},
+    },
     Cursor,
 };
 
@@ -14,38 +17,42 @@ use super::{
 pub(super) enum Base<'t> {
     Seen(Box<Cursor>),
     Locked(Box<LockingScan<'t>>),
-    /// A temporary tree has no committed rows.
-    Nothing,
 }
 
 impl Base<'_> {
-    pub fn seek(&mut self, key: &[u8]) {
+    /// Moves beyond a position in a direction; `at` is the key of the position.
+    pub fn place(&mut self, forward: bool, position: Position, at: &[u8]) {
+        match position {
+            Position::Low => self.seek_first(),
+            Position::High => self.seek_last(),
+            Position::Row if forward => self.seek(&above(at)),
+            Position::Row | Position::Below => self.seek(at),
+        }
+    }
+
+    fn seek(&mut self, key: &[u8]) {
         match self {
             Base::Seen(cursor) => cursor.seek(key),
             Base::Locked(walk) => walk.seek(key),
-            Base::Nothing => {}
         }
     }
 
-    pub fn seek_first(&mut self) {
+    fn seek_first(&mut self) {
         match self {
             Base::Seen(cursor) => cursor.seek_first(),
             Base::Locked(walk) => walk.seek_first(),
-            Base::Nothing => {}
         }
     }
 
-    pub fn seek_last(&mut self) {
+    fn seek_last(&mut self) {
         match self {
             Base::Seen(cursor) => cursor.seek_last(),
             Base::Locked(walk) => walk.seek_last(),
-            Base::Nothing => {}
         }
     }
 
     pub fn step(&mut self, forward: bool, limit: Option<&[u8]>) -> Result<Step<'_>> {
         match self {
-            Base::Nothing => Ok(Step::End),
             Base::Locked(walk) => walk.step(forward, limit),
             Base::Seen(cursor) => {
                 let row = if forward { cursor.next()? } else { cursor.prev()? };

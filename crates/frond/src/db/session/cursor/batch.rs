@@ -12,9 +12,6 @@ use crate::{
 
 use super::{Base, Position, TxnCursor};
 
-/// Bytes at which a batch ends that is built row by row.
-const BATCH_BYTES_MAX: usize = 256 << 10;
-
 impl TxnCursor<'_> {
     /// Reads up to `rows_max` rows, going up or down, into a buffer that is cleared first. Returns
     /// fewer rows if more would have to be fetched for them; no row means the end. Rows are in
@@ -35,22 +32,10 @@ impl TxnCursor<'_> {
             return self.read_piece(forward, out, rows_max);
         }
         let locks = matches!(self.base, Base::Locked(_));
-        while out.len() < rows_max && out.bytes() < BATCH_BYTES_MAX {
-            match self.go(forward) {
-                Ok(Some((key, value))) => out.push(key, value),
-                Ok(None) => break,
-                Err(error) if out.is_empty() || locks => {
-                    out.clear();
-                    return Err(error);
-                }
-                // The next batch meets the error again.
-                Err(_) => break,
-            }
-        }
-        if !forward {
-            out.reverse();
-        }
-        Ok(out.len())
+        out.fill(forward, rows_max, !locks, |out| {
+            let row = self.go(forward)?;
+            Ok(row.map(|(key, value)| out.push(key, value)).is_some())
+        })
     }
 
     /// Restricts the cursor to another range, starting at its first row.
@@ -62,13 +47,8 @@ impl TxnCursor<'_> {
         match &mut self.base {
             Base::Seen(base) => base.set_range(range.clone()),
             Base::Locked(walk) => walk.set_range(range.clone()),
-            Base::Nothing => {}
         }
-        self.range = range;
-        // Own writes that it does not see now, it sees in no range.
-        if self.txn.live.lock().changes(self.tree) != 0 || self.txn.private.is_some() {
-            self.own = self.txn.write_buffer_cursor(&self.entry, self.mark, &self.range);
-        }
+        self.own.set_range(range);
         self.seek_first();
         Ok(())
     }
@@ -76,23 +56,17 @@ impl TxnCursor<'_> {
     /// True if the scan consists of committed rows only, in the requested form.
     fn reads_pieces(&self) -> bool {
         let is_base = matches!(self.base, Base::Seen(_)) && self.projection.is_none();
-        is_base && self.txn.live.lock().changes(self.tree) == 0
+        is_base && self.txn.buffer.changes(self.tree.entry.id) == 0
     }
 
     fn read_piece(&mut self, forward: bool, out: &mut RowBuf, rows_max: usize) -> Result<usize> {
-        let (spills, rollbacks) = self.txn.must_have(self.mark, self.rollbacks, false)?;
-        self.is_locked = false;
-        if self.spills != spills {
-            self.own = self.txn.write_buffer_cursor(&self.entry, self.mark, &self.range);
-            (self.spills, self.is_placed) = (spills, false);
-        }
+        self.begin_step()?;
         if self.forward != forward || !self.is_placed || !self.is_behind {
             self.forward = forward;
             self.is_placed = false;
             self.place()?;
             self.is_placed = true;
         }
-        self.stepped = (0, rollbacks);
         let Base::Seen(base) = &mut self.base else { return Ok(0) };
         base.read_batch_to(forward, out, rows_max).inspect_err(|_| self.is_placed = false)?;
         let last = if forward { out.len().checked_sub(1) } else { Some(0) };

@@ -1,8 +1,7 @@
 //! Scans of a transaction: committed rows, overlaid with its own writes.
 //!
 //! Two cursors are merged: one over the snapshot, and one over the transaction's own writes as they
-//! were when the scan, or its statement if there was one, started. So a scan never meets rows that
-//! are written ahead of it. Rows that were deleted since are not returned (Rule: I45).
+//! were when the scan, or its statement if there was one, started (`write_buffer/scan.rs`).
 //!
 //! Invariants
 //! 1. The position is the key returned last, also after an error; `next` returns the first row
@@ -15,10 +14,9 @@
 use std::{cmp::Ordering, time::Duration};
 
 use crate::{
-    Error, KeyRange, Result, TreeId,
+    Error, KeyRange, Result,
     db::{Cursor, KeyOrder, Projection, Repeats, Tree, TxnRows, tree::bounds},
     message::Kind,
-    txn::{Mark, OwnCursor},
 };
 
 mod base;
@@ -26,29 +24,16 @@ mod batch;
 use super::{
     Meeting, ReadOptions, RowRead, State, Txn,
     locking_scan::{LockingScan, Step},
-    write_buffer_cursor::WriteBufferCursor,
+    write_buffer::{BufferScan, Position},
 };
 use base::Base;
 
 /// A scan over the rows of one tree in a range, as a transaction sees them.
 pub struct TxnCursor<'t> {
     txn: &'t Txn,
-    tree: TreeId,
     base: Base<'t>,
-    own: WriteBufferCursor<'t>,
-    /// The tree whose own writes are read.
-    entry: Tree,
-    range: (Option<Vec<u8>>, Option<Vec<u8>>),
-    /// The own writes that are seen: those from before the statement, or the scan. And the number
-    /// of rollbacks when the scan started.
-    mark: Mark,
-    rollbacks: u64,
-    /// Number of spills of own writes when `own` was positioned.
-    spills: u64,
-    /// Number of spills at its mark.
-    began: u64,
-    /// Numbers of changes of the tree and of rollbacks at its last step.
-    stepped: (u64, u64),
+    own: BufferScan<'t>,
+    tree: Tree,
     /// The row that `base` stands on; `None` at its end.
     peeked: Option<Row>,
     /// Whether `base` must be moved before `peeked` is used: a locking cursor moves no further than
@@ -73,23 +58,12 @@ pub struct TxnCursor<'t> {
     order: KeyOrder,
 }
 
-short_debug!(TxnCursor<'_>, "TxnCursor", |cursor| cursor.entry.name());
+short_debug!(TxnCursor<'_>, "TxnCursor", |cursor| cursor.tree.name());
 
 #[derive(Clone, Default, Debug)]
 struct Row {
     key: Vec<u8>,
     value: Vec<u8>,
-}
-
-/// Position of a cursor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Position {
-    Low,
-    High,
-    /// On the key `at`.
-    Row,
-    /// Just below the key `at`, to which it was positioned by a seek.
-    Below,
 }
 
 impl Txn {
@@ -157,9 +131,6 @@ impl Txn {
         options: &ReadOptions<'_>,
     ) -> Result<TxnCursor<'_>> {
         let mut state = self.enter_tree(tree)?;
-        if self.private.is_some() {
-            return Ok(self.cursor(&mut state, tree, Base::Nothing, (from, to)));
-        }
         if let Some(locks) = self.locking(options) {
             let walk = LockingScan::new(self, tree, (from.clone(), to.clone()), locks);
             return Ok(self.cursor(&mut state, tree, Base::Locked(Box::new(walk)), (from, to)));
@@ -183,21 +154,12 @@ impl Txn {
         base: Base<'t>,
         range: (Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> TxnCursor<'t> {
-        let now = || (self.live.lock().mark(), state.buffer.spills);
-        let (mark, began) = state.innermost_statement().unwrap_or_else(now);
-        state.marks.cursor_marks.push(mark);
+        let buffer = (&self.buffer, &*self.shared.engine);
         TxnCursor {
             txn: self,
-            tree: tree.entry.id,
             base,
-            own: self.write_buffer_cursor(tree, mark, &range),
-            entry: tree.clone(),
-            range,
-            mark,
-            rollbacks: state.marks.rollbacks_made,
-            spills: state.buffer.spills,
-            began,
-            stepped: (0, 0),
+            own: BufferScan::new(buffer, &mut state.buffer, tree.entry.id, range),
+            tree: tree.clone(),
             peeked: None,
             is_behind: true,
             row: Row::default(),
@@ -212,26 +174,12 @@ impl Txn {
             order: KeyOrder::default(),
         }
     }
-
-    fn write_buffer_cursor(
-        &self,
-        tree: &Tree,
-        mark: Mark,
-        (from, to): &(Option<Vec<u8>>, Option<Vec<u8>>),
-    ) -> WriteBufferCursor<'_> {
-        let cx = &self.shared.engine.cx;
-        let range = (from.as_deref(), to.as_deref());
-        let memory = OwnCursor::new(&self.live, tree.entry.id, mark, cx.folder(), range);
-        WriteBufferCursor::new(memory, self.pieces_before(tree, mark, range), cx.folder())
-    }
 }
 
 impl Drop for TxnCursor<'_> {
     fn drop(&mut self) {
         let mut state = self.txn.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(at) = state.marks.cursor_marks.iter().rposition(|mark| *mark == self.mark) {
-            state.marks.cursor_marks.swap_remove(at);
-        }
+        state.buffer.marks.close_scan(self.own.mark());
     }
 }
 
@@ -252,9 +200,9 @@ impl TxnCursor<'_> {
     /// # Errors
     /// As [`project`](Self::project).
     pub fn set_projection(&mut self, projection: &Projection) -> Result<()> {
-        projection.check(self.entry.schema.as_ref())?;
+        projection.check(self.tree.schema.as_ref())?;
         // Own writes that it does not see now, it never sees.
-        let is_untouched = self.txn.live.lock().changes(self.tree) == 0;
+        let is_untouched = self.txn.buffer.changes(self.tree.entry.id) == 0;
         self.is_placed = false;
         match &mut self.base {
             // If it projects already it goes on doing so: later own writes are not seen by the
@@ -337,7 +285,7 @@ impl TxnCursor<'_> {
         let (mode, meeting) = walk.lock();
         let meeting = Meeting { wait: wait.or(meeting.wait), ..meeting.that_waits() };
         let mut row = RowRead { value: std::mem::take(&mut self.row.value), ..Default::default() };
-        let read = self.txn.read_again(&self.entry, &self.at, (mode, meeting), &mut row);
+        let read = self.txn.read_again(&self.tree, &self.at, (mode, meeting), &mut row);
         self.row.value = row.value;
         read?;
         self.is_locked = true;
@@ -358,27 +306,27 @@ impl TxnCursor<'_> {
     /// I/O errors and damage of spilled writes.
     pub fn still_gives(&self, key: &[u8]) -> Result<bool> {
         let Ok(state) = self.txn.stay() else { return Ok(false) };
-        let (rollbacks, spills) = (state.marks.rollbacks_made, state.buffer.spills);
+        let so_far = (state.buffer.marks.rollbacks_made, state.buffer.spills);
         drop(state);
-        if self.stepped.1 != rollbacks {
-            return Ok(false);
+        self.own.still_gives(key, so_far)
+    }
+
+    /// Starts a step: follows what happened to the transaction since the last one.
+    fn begin_step(&mut self) -> Result<()> {
+        let mut state = self.txn.go_on()?;
+        state.begin_call();
+        let locks = matches!(self.base, Base::Locked(_));
+        if let Some(locks) = state.locks.as_mut().filter(|_| locks) {
+            // What it returns next need not be what was locked last.
+            locks.keep_last();
         }
-        let changes = self.txn.live.lock().changes(self.tree);
-        let is_untouched = self.stepped.0 == changes && self.spills == spills;
-        Ok(is_untouched || !self.txn.is_deleted_since(self.tree, key, self.mark)?)
+        self.is_placed &= self.own.update(&state.buffer)?;
+        self.is_locked = false;
+        Ok(())
     }
 
     fn go(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
-        let locks = matches!(self.base, Base::Locked(_));
-        let (spills, rollbacks) = self.txn.must_have(self.mark, self.rollbacks, locks)?;
-        // After a rollback, rows that were skipped as deleted may exist again.
-        self.is_placed &= std::mem::replace(&mut self.stepped.1, rollbacks) == rollbacks;
-        self.is_locked = false;
-        if self.spills != spills {
-            // The own writes that it sees have been spilled.
-            self.own = self.txn.write_buffer_cursor(&self.entry, self.mark, &self.range);
-            (self.spills, self.is_placed) = (spills, false);
-        }
+        self.begin_step()?;
         if self.forward != forward || !self.is_placed {
             self.forward = forward;
             // If this fails halfway, the cursors are positioned anew.
@@ -408,50 +356,15 @@ impl TxnCursor<'_> {
     /// Cuts the row that was found down to the requested parts.
     fn cut(&mut self, found: bool) -> Result<bool> {
         if found && let Some(projection) = &self.projection {
-            projection.keep(Some(&self.entry.entry), &mut self.row.value)?;
+            projection.keep(Some(&self.tree.entry), &mut self.row.value)?;
         }
         Ok(found)
     }
 
     /// Moves both cursors to their first row beyond the position.
     fn place(&mut self) -> Result<()> {
-        let Self { base, own, at, position, forward, .. } = self;
-        let mut above = at.clone();
-        if !plant!("txn: a scan that is placed again meets its row again") {
-            above.push(0);
-        }
-        match (*forward, *position) {
-            (true, Position::Low) => {
-                base.seek_first();
-                own.seek_first()?;
-            }
-            (true, Position::Row) => {
-                base.seek(&above);
-                own.seek(&above)?;
-            }
-            (_, Position::Below) => {
-                base.seek(at);
-                if *forward { own.seek(at)? } else { own.seek_before(at)? }
-            }
-            (false, Position::Row) => {
-                base.seek(at);
-                own.seek_before(at)?;
-            }
-            (false, Position::High) => {
-                base.seek_last();
-                own.seek_last()?;
-            }
-            (true, Position::High) => {
-                base.seek_last();
-                own.seek_last()?;
-                own.end(true)?;
-            }
-            (false, Position::Low) => {
-                base.seek_first();
-                own.seek_first()?;
-                own.end(false)?;
-            }
-        }
+        self.base.place(self.forward, self.position, &self.at);
+        self.own.place(self.forward, self.position, &self.at)?;
         self.is_behind = true;
         Ok(())
     }
@@ -509,7 +422,7 @@ impl TxnCursor<'_> {
                 self.own.step()?;
             }
             self.is_behind |= order != Ordering::Greater;
-            if exists && !self.is_gone()? {
+            if exists && !self.own.is_gone(&self.row.key)? {
                 return Ok(true);
             }
         }
@@ -522,34 +435,14 @@ impl TxnCursor<'_> {
         let Row { key, value } = &mut self.row;
         key.clear();
         key.extend_from_slice(own.key);
-        let cx = &self.txn.shared.engine.cx;
-        match own.tag.kind() {
-            Kind::Put => {
-                value.clear();
-                value.extend_from_slice(own.payload);
-            }
-            Kind::PutBlob => cx.open_blob(own.payload)?.read(value)?,
-            Kind::Delete => return Ok(false),
-            Kind::Merge | Kind::Versions => {
-                if matches!(self.base, Base::Seen(_)) {
-                    exists = self.txn.under_operands(exists, &self.entry, key, value)?;
-                }
-                if !exists {
-                    value.clear();
-                }
-                cx.folder().apply(exists, own.payload, value)?;
-            }
+        let is_operand = matches!(own.tag.kind(), Kind::Merge | Kind::Versions);
+        if is_operand && matches!(self.base, Base::Seen(_)) {
+            exists = self.txn.under_operands(exists, &self.tree, key, value)?;
         }
-        self.entry.bring_up(value)?;
+        if !self.own.apply(exists, value)? {
+            return Ok(false);
+        }
+        self.tree.bring_up(value)?;
         Ok(true)
-    }
-
-    /// True if the row was deleted since the scan started.
-    fn is_gone(&mut self) -> Result<bool> {
-        let changes = self.txn.live.lock().changes(self.tree);
-        self.stepped.0 = changes;
-        // The cursor over own writes does not show what was spilled since then.
-        Ok((changes != self.own.changes() || self.spills != self.began)
-            && self.txn.is_deleted_since(self.tree, &self.row.key, self.mark)?)
     }
 }

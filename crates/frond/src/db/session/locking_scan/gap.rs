@@ -110,7 +110,7 @@ impl LockingScan<'_> {
         }
         let looked = table.inserts_looked(id);
         let mut writers = Vec::new();
-        self.tree.entry.writers.others(Some(&self.txn.live), &mut writers);
+        self.tree.entry.writers.others(Some(&self.txn.buffer.live), &mut writers);
         let (mut pending, mut beyond) = (Vec::new(), None);
         // Most trees have no other writer; then the bounds of the search are not needed.
         let asked = (!writers.is_empty()).then(|| match forward {
@@ -164,7 +164,7 @@ impl LockingScan<'_> {
     fn nearest_pending(&self, low: Bound<&[u8]>) -> Result<Option<Vec<u8>>> {
         let (shared, id) = (&self.txn.shared, self.tree.entry.id);
         let (mut writers, mut pending, mut nearest) = (Vec::new(), Vec::new(), None);
-        self.tree.entry.writers.others(Some(&self.txn.live), &mut writers);
+        self.tree.entry.writers.others(Some(&self.txn.buffer.live), &mut writers);
         if writers.is_empty() {
             return Ok(None);
         }

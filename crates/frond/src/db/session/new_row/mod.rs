@@ -93,17 +93,14 @@ impl Txn {
                 && self.check_tree(entry.tree).is_ok()
         };
         let is_known = entries.first().is_some_and(|own| own.unique || own.absent);
-        is_known
-            && entries.len() <= ENTRIES_MAX
-            && self.private.is_none()
-            && entries.iter().all(is_plain)
+        is_known && entries.len() <= ENTRIES_MAX && entries.iter().all(is_plain)
     }
 
     fn has_touched_any(&self, state: &State, row: NewRow<'_>) -> Result<bool> {
         if !state.buffer.has_written {
             return Ok(false);
         }
-        let own = self.live.lock();
+        let own = self.buffer.live.lock();
         if !own.is_spilled() {
             return Ok(row.keys().any(|key| own.state_of(key) != OwnState::Untouched));
         }
@@ -165,11 +162,13 @@ impl Txn {
             }
         }
         state.buffer.has_written = true;
-        let mut writes = self.live.lock();
+        let mut writes = self.buffer.live.lock();
         let mark = writes.mark();
         let mut pairs = entries.iter().zip(row.keys());
         let appended = pairs.try_for_each(|(entry, key)| writes.insert(key, entry.value, 1));
-        if appended.is_err() || self.charge_writes(state, &writes).is_err() {
+        if appended.is_err()
+            || self.buffer.charge(&self.shared.engine, &mut state.buffer, &writes).is_err()
+        {
             writes.rollback_to(mark);
             return Ok(false);
         }
@@ -184,7 +183,7 @@ impl Txn {
         }
         if let Err(error) = self.queue_changes(state, entries) {
             if !state.is_over {
-                self.live.lock().rollback_to(mark);
+                self.buffer.live.lock().rollback_to(mark);
             }
             return Err(error);
         }
@@ -193,7 +192,7 @@ impl Txn {
         let asked = if asks_for_one { 1 } else { entries.len() };
         let mut places = row.keys().take(asked).map(|key| (key.tree, key.key));
         if self.shared.lock_table.is_any_gap_locked(locks, &mut places) {
-            self.live.lock().rollback_to(mark);
+            self.buffer.live.lock().rollback_to(mark);
             return Ok(false);
         }
         locks.owner().set_writes(count);

@@ -1,23 +1,20 @@
-//! Temporary trees as servers use them: rows with unique entries, reads of many keys, counters, row
-//! counts.
+//! Rows with entries in several temporary trees.
 //!
 //! A server's temporary table is one tree for its rows and one for each index. They are invisible
 //! to others, so nothing is locked.
 //!
-//! Threads: as `temporary.rs`.
-
-use std::ops::Range;
+//! Threads: as the transaction.
 
 use crate::{
-    KeyRange, Result,
-    db::{RangeEstimate, RowCount},
+    Result,
+    db::session::{
+        RowConflict, Txn,
+        write_buffer::{Absent, Written},
+    },
     sync::Arc,
 };
 
-use super::{
-    RowConflict, Savepoint, TemporaryTree, Txn,
-    write::{Absent, Written},
-};
+use super::TemporaryTree;
 
 /// One entry of a row in temporary trees: its own, or one in an index.
 #[derive(Clone, Copy, Debug)]
@@ -78,21 +75,25 @@ impl Txn {
             Some(own) if own.unique => Absent::Follows,
             _ => Absent::Whatever,
         };
-        let mut before: Vec<(&TemporaryTree, Savepoint)> = Vec::new();
+        let mut before: Vec<(&TemporaryTree, u64)> = Vec::new();
         if entries.len() > 1 {
             for TemporaryEntry { tree, .. } in entries {
                 if !before.iter().any(|(other, _)| Arc::ptr_eq(&other.held, &tree.held)) {
-                    before.push((tree, tree.held.rows.savepoint()?));
+                    let savepoint = tree.held.buffer.set_savepoint(&mut tree.held.lock()?.buffer);
+                    before.push((tree, savepoint));
                 }
             }
         }
         let put = put_all(entries, follows);
         let is_done = matches!(put, Ok(None));
         for (tree, savepoint) in before {
-            let rows = &tree.held.rows;
+            if !is_done {
+                tree.held.rollback_to_savepoint(savepoint)?;
+            }
             // A lost tree reports that itself.
-            let back = if is_done { Ok(()) } else { rows.rollback_to(&savepoint) };
-            let _ = back.and_then(|()| rows.release(&savepoint));
+            if let Ok(mut state) = tree.held.lock() {
+                state.buffer.marks.release(savepoint)?;
+            }
         }
         put
     }
@@ -103,60 +104,11 @@ fn put_all(entries: &[TemporaryEntry<'_>], follows: Absent) -> Result<Option<Row
     for (index, entry) in entries.iter().enumerate() {
         let TemporaryEntry { tree, key, value, unique } = *entry;
         let absent = if unique { Absent::Proven } else { follows };
-        let put = tree.held.rows.put_checked(&tree.held.tree, key, value, absent)?;
+        let put = tree.held.put(key, value, absent)?;
         if put == Written::Exists {
             let value = tree.get(key)?.unwrap_or_default();
             return Ok(Some(RowConflict { index, value }));
         }
     }
     Ok(None)
-}
-
-impl TemporaryTree {
-    /// The values of many keys, as last written, in the order of the keys.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.held.rows.get_many(&self.held.tree, keys)
-    }
-
-    /// Takes `count` numbers from one of the tree's counters, as
-    /// [`Tree::reserve`](crate::Tree::reserve) does. The counters end with the tree: neither a
-    /// rollback nor [`clear`](Self::clear) resets them.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if there is no such counter, or too few numbers are left.
-    pub fn reserve(&self, counter: usize, least: u64, count: u64) -> Result<Range<u64>> {
-        self.held.tree.reserve_unlogged(counter, least, count)
-    }
-
-    /// The next number of a counter, without taking it.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if there is no such counter.
-    pub fn next_number(&self, counter: usize) -> Result<u64> {
-        self.held.tree.next_number(counter)
-    }
-
-    /// Estimates how many rows are in a range, and how many bytes they take; 0 rows only if there
-    /// are none. Reads nothing.
-    ///
-    /// # Errors
-    /// `TxnEnded` if the tree is lost; `Interrupted`.
-    pub fn estimate(&self, range: impl KeyRange) -> Result<RangeEstimate> {
-        self.held.rows.estimate(&self.held.tree, range)
-    }
-
-    /// Number of rows: exact while every write knew whether its key existed (inserts, rows with a
-    /// unique own entry), otherwise an estimate.
-    ///
-    /// # Errors
-    /// As [`estimate`](Self::estimate).
-    pub fn row_count(&self) -> Result<RowCount> {
-        if let Some(rows) = self.held.rows.rows_written(&self.held.tree)? {
-            return Ok(RowCount { rows, exact: true });
-        }
-        Ok(RowCount { rows: self.estimate(..)?.rows, exact: false })
-    }
 }

@@ -1,4 +1,4 @@
-//! A cursor over a transaction's own writes of one tree: in memory, and in spilled pieces.
+//! A cursor over one tree in a write buffer: in memory, and in spilled pieces.
 //!
 //! Invariant: the newest message of a key is folded over those of older pieces.
 //!
@@ -15,7 +15,7 @@ use crate::{
     txn::OwnCursor,
 };
 
-/// A position in own writes, in a range of keys.
+/// A position in a write buffer, in a range of keys.
 #[derive(Debug)]
 pub(super) struct WriteBufferCursor<'t> {
     memory: OwnCursor<'t>,

@@ -1,0 +1,231 @@
+//! Scans of temporary trees.
+//!
+//! Invariant: the position is the key returned last, also after an error; `next` returns the first
+//! row above it, `prev` the last row below it.
+//!
+//! Threads: one.
+
+use crate::{
+    KeyRange, Result,
+    db::{KeyOrder, Projection, Repeats, RowBuf, TemporaryRows, tree::bounds},
+};
+
+use super::{
+    super::write_buffer::{BufferScan, Position},
+    Held, TEMPORARY, TemporaryTree,
+};
+
+/// A scan over the rows of a temporary tree in a range.
+pub struct TemporaryCursor<'t> {
+    held: &'t Held,
+    scan: BufferScan<'t>,
+    /// The row returned last, or being built.
+    key: Vec<u8>,
+    value: Vec<u8>,
+    /// The parts to cut out of values; `None`: values are returned whole.
+    projection: Option<Projection>,
+    /// The key that the position refers to.
+    at: Vec<u8>,
+    position: Position,
+    forward: bool,
+    /// Whether `scan` stands on the first entry beyond the position.
+    is_placed: bool,
+    order: KeyOrder,
+}
+
+short_debug!(TemporaryCursor<'_>, "TemporaryCursor", |cursor| cursor.held.tree.id().0);
+
+impl TemporaryTree {
+    /// A cursor over a range of keys, before its first row. It sees what was written before it, or
+    /// before the current statement of the writing transaction ([`Txn::begin_statement`]); rows
+    /// that are deleted meanwhile are skipped.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn scan(&self, range: impl KeyRange) -> Result<TemporaryCursor<'_>> {
+        self.scan_bounds(bounds(&range)?)
+    }
+
+    pub(super) fn scan_bounds(
+        &self,
+        range: (Option<Vec<u8>>, Option<Vec<u8>>),
+    ) -> Result<TemporaryCursor<'_>> {
+        let held = &*self.held;
+        let mut state = held.enter()?;
+        let buffer = (&held.buffer, held.engine());
+        Ok(TemporaryCursor {
+            held,
+            scan: BufferScan::new(buffer, &mut state.buffer, TEMPORARY, range),
+            key: Vec::new(),
+            value: Vec::new(),
+            projection: None,
+            at: Vec::new(),
+            position: Position::Low,
+            forward: true,
+            is_placed: false,
+            order: KeyOrder::default(),
+        })
+    }
+
+    /// The rows of a range, as [`scan`](Self::scan) sees them. Each row is copied. Errors are
+    /// items, and end the iteration.
+    pub fn range(&self, range: impl KeyRange) -> TemporaryRows<'_> {
+        TemporaryRows::new(self.scan(range))
+    }
+}
+
+impl Drop for TemporaryCursor<'_> {
+    fn drop(&mut self) {
+        // Of a lost tree, marks need not be kept.
+        if let Ok(mut state) = self.held.lock() {
+            state.buffer.marks.close_scan(self.scan.mark());
+        }
+    }
+}
+
+impl TemporaryCursor<'_> {
+    /// Restricts the cursor to these parts of values, as
+    /// [`Cursor::project`](crate::Cursor::project) does. Values are read whole and cut.
+    ///
+    /// # Errors
+    /// As [`Cursor::project`](crate::Cursor::project).
+    pub fn project(mut self, projection: &Projection) -> Result<Self> {
+        self.set_projection(projection)?;
+        Ok(self)
+    }
+
+    /// Restricts the cursor to these parts of values, like [`project`](Self::project), without
+    /// moving it.
+    ///
+    /// # Errors
+    /// As [`project`](Self::project).
+    pub fn set_projection(&mut self, projection: &Projection) -> Result<()> {
+        projection.check(self.held.tree.schema.as_ref())?;
+        self.projection = Some(projection.clone());
+        Ok(())
+    }
+
+    /// Restricts the cursor to another range, starting at its first row.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the range ends before it begins.
+    pub fn set_range(&mut self, range: impl KeyRange) -> Result<()> {
+        self.scan.set_range(bounds(&range)?);
+        self.seek_first();
+        Ok(())
+    }
+
+    /// Moves just below `key`: `next` then returns the first row not below it.
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) {
+        let key = key.as_ref();
+        self.at.clear();
+        self.at.extend_from_slice(key);
+        self.stand(Position::Below);
+    }
+
+    /// Moves below the first row.
+    pub fn seek_first(&mut self) {
+        self.stand(Position::Low);
+    }
+
+    /// Moves above the last row.
+    pub fn seek_last(&mut self) {
+        self.stand(Position::High);
+    }
+
+    fn stand(&mut self, position: Position) {
+        (self.position, self.is_placed) = (position, false);
+        self.order.forget();
+    }
+
+    /// The next row up, or `None` at the end of the range.
+    ///
+    /// # Errors
+    /// `InvalidArgument` once the writing transaction was rolled back to before the scan began;
+    /// `TxnEnded` if the tree is lost; `Interrupted`; I/O errors and damage.
+    #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
+    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.go(true)
+    }
+
+    /// The next row down, or `None` at the start of the range. On a new cursor, call
+    /// [`seek_last`](Self::seek_last) first.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.go(false)
+    }
+
+    /// Reads up to `rows_max` rows, going up or down, into a buffer that is cleared first; no row
+    /// means the end. Rows are in ascending order in either case: when going down, the nearest row
+    /// is the last.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn read_batch(
+        &mut self,
+        forward: bool,
+        out: &mut RowBuf,
+        rows_max: usize,
+    ) -> Result<usize> {
+        out.fill(forward, rows_max, true, |out| {
+            let row = self.go(forward)?;
+            Ok(row.map(|(key, value)| out.push(key, value)).is_some())
+        })
+    }
+
+    /// True if the cursor would still return a row with this key, which it returned in one of its
+    /// last steps: see [`TxnCursor::still_gives`](crate::TxnCursor::still_gives).
+    ///
+    /// # Errors
+    /// I/O errors and damage of spilled rows.
+    pub fn still_gives(&self, key: &[u8]) -> Result<bool> {
+        let Ok(state) = self.held.lock() else { return Ok(false) };
+        let so_far = (state.buffer.marks.rollbacks_made, state.buffer.spills);
+        drop(state);
+        self.scan.still_gives(key, so_far)
+    }
+
+    fn go(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+        self.is_placed &= self.scan.update(&self.held.enter()?.buffer)?;
+        if self.forward != forward || !self.is_placed {
+            (self.forward, self.is_placed) = (forward, false);
+            self.scan.place(forward, self.position, &self.at)?;
+            self.is_placed = true;
+        }
+        // A failure leaves the position unchanged.
+        let found = self.step().inspect_err(|_| self.is_placed = false)?;
+        if found {
+            self.at.clone_from(&self.key);
+            self.order.hands_out(forward, &self.key, Repeats::Never);
+        } else {
+            self.order.forget();
+        }
+        self.position = match (found, forward) {
+            (true, _) => Position::Row,
+            (false, true) => Position::High,
+            (false, false) => Position::Low,
+        };
+        Ok(found.then_some((&self.key, &self.value)))
+    }
+
+    /// Puts the next existing row into `key` and `value`; false at the end.
+    fn step(&mut self) -> Result<bool> {
+        while let Some(entry) = self.scan.entry() {
+            self.key.clear();
+            self.key.extend_from_slice(entry.key);
+            let exists = self.scan.apply(false, &mut self.value)?;
+            self.scan.step()?;
+            if exists && !self.scan.is_gone(&self.key)? {
+                let Held { tree, .. } = self.held;
+                tree.bring_up(&mut self.value)?;
+                if let Some(projection) = &self.projection {
+                    projection.keep(Some(&tree.entry), &mut self.value)?;
+                }
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
