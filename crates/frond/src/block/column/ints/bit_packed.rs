@@ -18,7 +18,8 @@ use super::{
         super::BadBlock,
         bits::{Codes, pack, packed_bytes, partition, width_of},
     },
-    CHECKED, IntKind, equal_rows,
+    IntKind,
+    encoding::{IntColumn, IntPlan, Scratch, Values, any_decoded, equal_rows},
     head::{cut_signed, cut_unsigned, put_low, signed_bytes, unsigned_bytes},
 };
 
@@ -71,10 +72,9 @@ pub struct BitPacked<'a> {
     codes: Codes<'a>,
 }
 
-impl<'a> BitPacked<'a> {
-    /// Cuts a packed column of `rows` rows off the front of `rest`.
+impl<'a> IntColumn<'a> for BitPacked<'a> {
     #[inline]
-    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+    fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [form, lengths, ..] = **rest else { return None };
         *rest = rest.get(2..)?;
         let base = cut_unsigned(rest, (lengths & 15).into())?;
@@ -84,19 +84,29 @@ impl<'a> BitPacked<'a> {
         Some(Self { base, line: Line { slope, shift }, codes })
     }
 
-    /// The kind of the column.
-    pub fn kind(&self) -> IntKind {
+    fn kind(&self) -> IntKind {
         kind_of(self.line, self.codes.width())
     }
 
-    /// The value of a row.
+    // Without a line no value may exceed 2^64: a search looks for a value's distance from the
+    // base.
+    fn check(&self, rows: usize) -> Result<(), BadBlock> {
+        let most = u64::MAX - self.base;
+        if self.line.slope != 0 || self.codes.mask() <= most {
+            return Ok(());
+        }
+        if any_decoded(rows, |first, codes| self.codes.decode(first, codes), |code| code > most) {
+            return Err(BadBlock("a packed column leads beyond all numbers"));
+        }
+        Ok(())
+    }
+
     #[inline]
-    pub fn get(&self, row: usize) -> u64 {
+    fn get(&self, row: usize) -> u64 {
         self.base.wrapping_add(self.line.at(row)).wrapping_add(self.codes.get(row))
     }
 
-    /// Decodes values from row `first` on into `out`.
-    pub fn decode(&self, first: usize, out: &mut [u64]) {
+    fn decode(&self, first: usize, out: &mut [u64]) {
         self.codes.decode(first, out);
         if self.line.slope == 0 {
             out.iter_mut().for_each(|value| *value = value.wrapping_add(self.base));
@@ -111,8 +121,7 @@ impl<'a> BitPacked<'a> {
         }
     }
 
-    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
-    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
+    fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         if self.line.slope == 0 {
             let above_base = value.saturating_sub(self.base);
             return self.codes.lower_bound(rows, above_base);
@@ -125,27 +134,8 @@ impl<'a> BitPacked<'a> {
         partition(rows, |row| self.get(row) < value)
     }
 
-    /// Without a line no value may exceed 2^64: a search looks for a value's distance from the
-    /// base.
-    pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
-        let most = u64::MAX - self.base;
-        if self.line.slope != 0 || self.codes.mask() <= most {
-            return Ok(());
-        }
-        let mut codes = [0; CHECKED];
-        for first in (0..rows).step_by(CHECKED) {
-            let codes = codes.get_mut(..CHECKED.min(rows - first)).unwrap_or_default();
-            self.codes.decode(first, codes);
-            if codes.iter().any(|code| *code > most) {
-                return Err(BadBlock("a packed column leads beyond all numbers"));
-            }
-        }
-        Ok(())
-    }
-
-    /// The rows of `rows` whose value is `value`; the column must ascend there.
     #[inline]
-    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+    fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         if self.line.slope != 0 {
             let (first, end) = (self.lower_bound(rows.clone(), value), rows.end);
             return equal_rows(first, end, |row| self.get(row) == value);
@@ -157,7 +147,9 @@ impl<'a> BitPacked<'a> {
         let (first, end) = (self.codes.lower_bound(rows.clone(), code), rows.end);
         equal_rows(first, end, |row| self.codes.get(row) == code)
     }
+}
 
+impl BitPacked<'_> {
     /// The rows between which the bound must lie if no sum wraps: the line itself passes `value` at
     /// their end, and the line plus the largest code at their start.
     fn rows_near(&self, rows: &Range<usize>, value: u64) -> Range<usize> {
@@ -188,6 +180,26 @@ pub struct Plan {
     width: u32,
 }
 
+impl IntPlan for Plan {
+    // The plan with a line: the one without always exists.
+    fn below(values: &Values<'_>, bytes_max: usize, _: &mut Scratch) -> Option<Self> {
+        Self::linear_below(values.all, bytes_max)
+    }
+
+    fn kind(&self) -> IntKind {
+        kind_of(self.line, self.width)
+    }
+
+    fn bytes(&self, rows: usize) -> usize {
+        let head = 2 + unsigned_bytes(self.base) + signed_bytes(self.line.slope);
+        head as usize + packed_bytes(rows, self.width)
+    }
+
+    fn write(&self, values: &[u64], _: &mut Scratch, out: &mut Vec<u8>) {
+        self.put(values, out);
+    }
+}
+
 impl Plan {
     /// A plan without a line, for values from `min` to `max`.
     pub fn level(min: u64, max: u64) -> Self {
@@ -195,7 +207,7 @@ impl Plan {
     }
 
     /// A plan with a line from the first value to the last, if it takes less than `bytes_max`.
-    pub fn linear_below(values: &[u64], bytes_max: usize) -> Option<Self> {
+    fn linear_below(values: &[u64], bytes_max: usize) -> Option<Self> {
         if values.len() < LINE_ROWS_MIN {
             return None;
         }
@@ -231,19 +243,8 @@ impl Plan {
         Self { base: first.wrapping_add(low as u64), line, width }
     }
 
-    /// Length of the column.
-    pub fn bytes(&self, rows: usize) -> usize {
-        let head = 2 + unsigned_bytes(self.base) + signed_bytes(self.line.slope);
-        head as usize + packed_bytes(rows, self.width)
-    }
-
-    /// The kind of the column.
-    pub fn kind(&self) -> IntKind {
-        kind_of(self.line, self.width)
-    }
-
     /// Appends the column.
-    pub fn write(&self, values: &[u64], out: &mut Vec<u8>) {
+    pub fn put(&self, values: &[u64], out: &mut Vec<u8>) {
         let fraction = if self.line.shift == 0 { 0 } else { FRACTION };
         let (base_bytes, slope_bytes) = (unsigned_bytes(self.base), signed_bytes(self.line.slope));
         out.push(self.width as u8 | fraction);

@@ -21,13 +21,13 @@ use std::ops::Range;
 
 use super::super::{
     super::BadBlock,
-    bits::{Codes, pack, packed_bytes, partition, width_of},
+    bits::{Codes, pack, packed_bytes, partition},
 };
 use super::{
-    CHECKED, Ints,
+    IntKind, Ints,
     bit_packed::{self, BitPacked},
-    equal_rows,
-    head::{cut_signed, put_low, signed_bytes},
+    encoding::{IntColumn, IntPlan, any_decoded, equal_rows},
+    head::{cut_signed, put_low, row_width, signed_bytes},
     tag,
 };
 
@@ -112,17 +112,16 @@ pub struct Decimal<'a> {
     bits: BitPacked<'a>,
 }
 
-impl<'a> Decimal<'a> {
-    /// Cuts a decimal column of `rows` rows off the front of `rest`.
-    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+impl<'a> IntColumn<'a> for Decimal<'a> {
+    fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let decimal = Self::open(rest, rows)?;
         let numbers = Ints::parse(rest, rows).ok()?;
         *rest = rest.get(numbers.bytes_used()..)?;
         Some(decimal)
     }
 
-    /// Reads the header, up to the whole numbers, which may be incomplete.
-    pub fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+    // Reads the header, up to the whole numbers, which may be incomplete.
+    fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, form, least_bytes, low, high, ..] = **rest else { return None };
         let float = if form & SINGLE == 0 { Float::Double } else { Float::Single };
         let power = *POWERS.get(usize::from(form & !SINGLE))?;
@@ -142,15 +141,30 @@ impl<'a> Decimal<'a> {
         Some(Self { float, power, least, numbers, exceptions, rows: exception_rows, bits })
     }
 
-    /// The order-preserving bits of a whole number divided by the power.
-    #[inline]
-    fn divided(&self, whole: i64) -> u64 {
-        self.float.bits(whole as f64 / self.power)
+    fn kind(&self) -> IntKind {
+        IntKind::Decimal
     }
 
-    /// The value of a row.
+    // Checks that the exceptions' rows ascend and exist, and the whole numbers.
+    fn check(&self, rows: usize) -> Result<(), BadBlock> {
+        let mut next = 0;
+        for exception in 0..self.exceptions {
+            let row = self.rows.get(exception) as usize;
+            if row < next || row >= rows {
+                return Err(BadBlock("the exceptions of a decimal column do not ascend"));
+            }
+            next = row + 1;
+        }
+        self.numbers.check()?;
+        let decode = |first, out: &mut [u64]| self.numbers.decode(first, out);
+        if any_decoded(rows, decode, |number| self.least.checked_add_unsigned(number).is_none()) {
+            return Err(BadBlock("a decimal column leads beyond all numbers"));
+        }
+        Ok(())
+    }
+
     #[inline]
-    pub fn get(&self, row: usize) -> u64 {
+    fn get(&self, row: usize) -> u64 {
         if self.exceptions > 0 {
             let exception = self.rows.lower_bound(0..self.exceptions, row as u64);
             if exception < self.exceptions && self.rows.get(exception) == row as u64 {
@@ -160,8 +174,7 @@ impl<'a> Decimal<'a> {
         self.divided(self.least.wrapping_add(self.numbers.get(row) as i64))
     }
 
-    /// Decodes values from row `first` on into `out`.
-    pub fn decode(&self, first: usize, out: &mut [u64]) {
+    fn decode(&self, first: usize, out: &mut [u64]) {
         self.numbers.decode(first, out);
         for value in out.iter_mut() {
             *value = self.divided(self.least.wrapping_add(*value as i64));
@@ -174,8 +187,7 @@ impl<'a> Decimal<'a> {
         }
     }
 
-    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
-    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
+    fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         match self.least_not_below(value).filter(|_| !self.has_exceptions(&rows)) {
             Some(whole) => match self.number(whole) {
                 Some(number) => self.numbers.lower_bound(rows, number),
@@ -185,8 +197,7 @@ impl<'a> Decimal<'a> {
         }
     }
 
-    /// The rows of `rows` whose value is `value`; the column must ascend there.
-    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+    fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         if !self.has_exceptions(&rows)
             && let Some(whole) = self.near(value)
         {
@@ -201,6 +212,14 @@ impl<'a> Decimal<'a> {
         }
         let (first, end) = (self.lower_bound(rows.clone(), value), rows.end);
         equal_rows(first, end, |row| self.get(row) == value)
+    }
+}
+
+impl Decimal<'_> {
+    /// The order-preserving bits of a whole number divided by the power.
+    #[inline]
+    fn divided(&self, whole: i64) -> u64 {
+        self.float.bits(whole as f64 / self.power)
     }
 
     fn has_exceptions(&self, rows: &Range<usize>) -> bool {
@@ -228,32 +247,6 @@ impl<'a> Decimal<'a> {
         (near - 1..=near + 1)
             .find(|&whole| self.divided(whole) >= value && self.divided(whole - 1) < value)
     }
-
-    /// Checks that the exceptions' rows ascend and exist, and the whole numbers.
-    pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
-        let mut next = 0;
-        for exception in 0..self.exceptions {
-            let row = self.rows.get(exception) as usize;
-            if row < next || row >= rows {
-                return Err(BadBlock("the exceptions of a decimal column do not ascend"));
-            }
-            next = row + 1;
-        }
-        self.numbers.check()?;
-        let mut numbers = [0; CHECKED];
-        for first in (0..rows).step_by(CHECKED) {
-            let numbers = numbers.get_mut(..CHECKED.min(rows - first)).unwrap_or_default();
-            self.numbers.decode(first, numbers);
-            if numbers.iter().any(|number| self.least.checked_add_unsigned(*number).is_none()) {
-                return Err(BadBlock("a decimal column leads beyond all numbers"));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn row_width(rows: usize) -> u32 {
-    width_of(rows.saturating_sub(1) as u64)
 }
 
 /// A plan to encode floats as a decimal column.
@@ -325,7 +318,7 @@ impl Plan {
         if !parts.exception_rows.is_empty() {
             let rows = parts.exception_rows.iter().copied();
             pack(rows, row_width(parts.numbers.len()), out);
-            self.bits.write(&parts.exception_bits, out);
+            self.bits.put(&parts.exception_bits, out);
         }
     }
 }

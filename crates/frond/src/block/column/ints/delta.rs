@@ -26,8 +26,10 @@ use super::super::{
     bits::{Codes, Packer, pack, packed_bytes, partition, width_of},
 };
 use super::{
+    IntKind,
     bit_packed::{self, BitPacked},
-    head::{cut_signed, put_low, signed_bytes},
+    encoding::{IntColumn, IntPlan, Scratch, Values},
+    head::{cut_signed, put_low, row_width, signed_bytes},
     tag,
 };
 
@@ -89,18 +91,17 @@ enum Widths<'a> {
     Sums(BitPacked<'a>),
 }
 
-impl<'a> Delta<'a> {
-    /// Cuts a delta column of `rows` rows off the front of `rest`.
-    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+impl<'a> IntColumn<'a> for Delta<'a> {
+    fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let frames = Self::open(rest, rows)?;
         let bits = frames.end_bit(rows).filter(|bits| *bits <= rows * 64)?;
         Codes::cut(rest, 1, bits)?;
         Some(frames)
     }
 
-    /// Reads the header, up to the differences, which may be incomplete.
+    // Reads the header, up to the differences, which may be incomplete.
     #[inline]
-    pub fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+    fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, width, step_bytes, ..] = **rest else { return None };
         *rest = rest.get(HEAD_BYTES..)?;
         let step = cut_signed(rest, (step_bytes & !RESTARTS).into())? as u64;
@@ -118,6 +119,87 @@ impl<'a> Delta<'a> {
         Some(Self { step, firsts, widths, restarts, deltas: rest })
     }
 
+    fn kind(&self) -> IntKind {
+        IntKind::Delta
+    }
+
+    // Checks that restarts ascend, none at the first row of a frame, and that no width is wider
+    // than a value.
+    fn check(&self, rows: usize) -> Result<(), BadBlock> {
+        self.firsts.check(rows.div_ceil(FRAME_ROWS))?;
+        let mut next = 0;
+        for restart in 0..self.restarts.count {
+            let row = self.restarts.rows.get(restart) as usize;
+            if row < next || row >= rows {
+                return Err(BadBlock("the restarts of a column do not ascend"));
+            }
+            // A search relies on the list of first values.
+            if row.is_multiple_of(FRAME_ROWS) {
+                return Err(BadBlock("a frame of a column has two first values"));
+            }
+            next = row + 1;
+        }
+        let Widths::Sums(sums) = &self.widths else { return Ok(()) };
+        let mut before = 0;
+        for frame in 0..rows.div_ceil(FRAME_ROWS) {
+            let sum = sums.get(frame);
+            if sum.checked_sub(before).is_none_or(|width| width > 64) {
+                return Err(BadBlock("a frame of a column has no width"));
+            }
+            before = sum;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn get(&self, row: usize) -> u64 {
+        let frame = row / FRAME_ROWS;
+        let first = row - row % FRAME_ROWS;
+        let (from, value) = self.last_known(frame, first..row.saturating_add(1));
+        let (width, bit) = self.place(frame);
+        let bit = bit.wrapping_add((from - first) * width as usize);
+        let deltas = Codes::over(self.deltas, width).sum_at_bit(bit, row - from);
+        value.wrapping_add(self.step.wrapping_mul((row - from) as u64)).wrapping_add(deltas)
+    }
+
+    fn decode(&self, first: usize, out: &mut [u64]) {
+        let mut row = first;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let (frame, skip) = (row / FRAME_ROWS, row % FRAME_ROWS);
+            let count = rest.len().min(FRAME_ROWS - skip);
+            let (now, later) = rest.split_at_mut(count);
+            match now.first_chunk_mut() {
+                Some(whole) => self.decode_frame(frame, whole),
+                None => {
+                    let mut whole = [0; FRAME_ROWS];
+                    self.decode_frame(frame, &mut whole);
+                    now.iter_mut().zip(&whole[skip..]).for_each(|(now, value)| *now = *value);
+                }
+            }
+            (row, rest) = (row.wrapping_add(count), later);
+        }
+    }
+
+    fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
+        let Some(begin) = frames_in(&rows) else { return rows.start };
+        // The bound lies in the frame before the first one that starts with no less.
+        let frame = self.firsts.lower_bound(begin, value) - 1;
+        self.equal_in(frame, &rows, value).start
+    }
+
+    fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+        let Some(begin) = frames_in(&rows) else { return rows.start..rows.start };
+        let alike = self.firsts.equal_range(begin, value);
+        let found = self.equal_in(alike.start - 1, &rows, value);
+        if alike.is_empty() {
+            return found;
+        }
+        found.start..self.equal_in(alike.end - 1, &rows, value).end
+    }
+}
+
+impl Delta<'_> {
     /// The bit where the last difference ends.
     fn end_bit(&self, rows: usize) -> Option<usize> {
         let Some(last) = rows.checked_sub(1) else { return Some(0) };
@@ -136,38 +218,6 @@ impl<'a> Delta<'a> {
             }
         };
         (width.min(64) as u32, sum.wrapping_mul(FRAME_DELTAS))
-    }
-
-    /// The value of a row.
-    #[inline]
-    pub fn get(&self, row: usize) -> u64 {
-        let frame = row / FRAME_ROWS;
-        let first = row - row % FRAME_ROWS;
-        let (from, value) = self.last_known(frame, first..row.saturating_add(1));
-        let (width, bit) = self.place(frame);
-        let bit = bit.wrapping_add((from - first) * width as usize);
-        let deltas = Codes::over(self.deltas, width).sum_at_bit(bit, row - from);
-        value.wrapping_add(self.step.wrapping_mul((row - from) as u64)).wrapping_add(deltas)
-    }
-
-    /// Decodes values from row `first` on into `out`.
-    pub fn decode(&self, first: usize, out: &mut [u64]) {
-        let mut row = first;
-        let mut rest = out;
-        while !rest.is_empty() {
-            let (frame, skip) = (row / FRAME_ROWS, row % FRAME_ROWS);
-            let count = rest.len().min(FRAME_ROWS - skip);
-            let (now, later) = rest.split_at_mut(count);
-            match now.first_chunk_mut() {
-                Some(whole) => self.decode_frame(frame, whole),
-                None => {
-                    let mut whole = [0; FRAME_ROWS];
-                    self.decode_frame(frame, &mut whole);
-                    now.iter_mut().zip(&whole[skip..]).for_each(|(now, value)| *now = *value);
-                }
-            }
-            (row, rest) = (row.wrapping_add(count), later);
-        }
     }
 
     fn decode_frame(&self, frame: usize, out: &mut [u64; FRAME_ROWS]) {
@@ -191,25 +241,6 @@ impl<'a> Delta<'a> {
             let off = off.wrapping_sub(rows.first().copied().unwrap_or(0));
             rows.iter_mut().for_each(|value| *value = value.wrapping_add(off));
         }
-    }
-
-    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
-    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
-        let Some(begin) = frames_in(&rows) else { return rows.start };
-        // The bound lies in the frame before the first one that starts with no less.
-        let frame = self.firsts.lower_bound(begin, value) - 1;
-        self.equal_in(frame, &rows, value).start
-    }
-
-    /// The rows of `rows` whose value is `value`; the column must ascend there.
-    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
-        let Some(begin) = frames_in(&rows) else { return rows.start..rows.start };
-        let alike = self.firsts.equal_range(begin, value);
-        let found = self.equal_in(alike.start - 1, &rows, value);
-        if alike.is_empty() {
-            return found;
-        }
-        found.start..self.equal_in(alike.end - 1, &rows, value).end
     }
 
     /// The rows whose value is `value` within one frame that contains some of `rows`.
@@ -265,34 +296,6 @@ impl<'a> Delta<'a> {
             None => (rows.start, self.firsts.get(frame)),
         }
     }
-
-    /// Checks that restarts ascend, none at the first row of a frame, and that no width is wider
-    /// than a value.
-    pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
-        self.firsts.check(rows.div_ceil(FRAME_ROWS))?;
-        let mut next = 0;
-        for restart in 0..self.restarts.count {
-            let row = self.restarts.rows.get(restart) as usize;
-            if row < next || row >= rows {
-                return Err(BadBlock("the restarts of a column do not ascend"));
-            }
-            // A search relies on the list of first values.
-            if row.is_multiple_of(FRAME_ROWS) {
-                return Err(BadBlock("a frame of a column has two first values"));
-            }
-            next = row + 1;
-        }
-        let Widths::Sums(sums) = &self.widths else { return Ok(()) };
-        let mut before = 0;
-        for frame in 0..rows.div_ceil(FRAME_ROWS) {
-            let sum = sums.get(frame);
-            if sum.checked_sub(before).is_none_or(|width| width > 64) {
-                return Err(BadBlock("a frame of a column has no width"));
-            }
-            before = sum;
-        }
-        Ok(())
-    }
 }
 
 /// The frames that start within these rows, after their first row; `None` if there are no rows.
@@ -300,10 +303,6 @@ impl<'a> Delta<'a> {
 fn frames_in(rows: &Range<usize>) -> Option<Range<usize>> {
     let last = rows.clone().last()?;
     Some(rows.start / FRAME_ROWS + 1..last / FRAME_ROWS + 1)
-}
-
-fn row_width(rows: usize) -> u32 {
-    width_of(rows.saturating_sub(1) as u64)
 }
 
 /// A plan to encode values as a delta column.
@@ -320,7 +319,7 @@ pub struct Plan {
 
 /// Intermediate results of planning that encoding needs.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub struct Frames {
     firsts: Vec<u64>,
     /// The largest difference in each frame.
     largest: Vec<i64>,
@@ -329,67 +328,64 @@ pub struct Scratch {
     restarts: Vec<u64>,
 }
 
-impl Plan {
-    /// The plan, if the column takes less than `bytes_max`; `falls` is the number of values below
-    /// their predecessor.
-    pub fn below(
-        values: &[u64],
-        falls: usize,
-        bytes_max: usize,
-        scratch: &mut Scratch,
-    ) -> Option<Self> {
+impl IntPlan for Plan {
+    fn below(values: &Values<'_>, bytes_max: usize, scratch: &mut Scratch) -> Option<Self> {
         // Without differences it would be a packed column with more overhead.
-        if values.len() < 2 || !Self::may_be_below(bytes_max) {
+        if values.all.len() < 2 || !Self::may_be_below(bytes_max) {
             return None;
         }
+        let (falls, values) = (values.falls(), values.all);
+        let found = &mut scratch.frames;
         let rows = values.len();
-        let step = scratch.look(values, falls * ROWS_A_FALL_MIN <= rows);
-        let (width, bits) = scratch.sum_widths(values, step);
-        let firsts = bit_packed::Plan::shortest(&scratch.firsts);
-        let frames = scratch.firsts.len();
-        let restarts = bit_packed::Plan::shortest(&scratch.restarts);
-        let list = match scratch.restarts.len() {
+        let step = found.look(values, falls * ROWS_A_FALL_MIN <= rows);
+        let (width, bits) = found.sum_widths(values, step);
+        let firsts = bit_packed::Plan::shortest(&found.firsts);
+        let frames = found.firsts.len();
+        let restarts = bit_packed::Plan::shortest(&found.restarts);
+        let list = match found.restarts.len() {
             0 => 0,
             count => 2 + packed_bytes(count, row_width(rows)) + restarts.bytes(count),
         };
         let head = HEAD_BYTES + signed_bytes(step) as usize + firsts.bytes(frames) + list;
         let one_width = head + packed_bytes(rows - frames, width);
-        let sums = bit_packed::Plan::shortest(&scratch.sums);
+        let sums = bit_packed::Plan::shortest(&found.sums);
         let by_frame = head + sums.bytes(frames) + packed_bytes(bits, 1);
         let sums = (by_frame < one_width).then_some(sums);
         let bytes = by_frame.min(one_width);
         (bytes < bytes_max).then_some(Self { step, firsts, width, sums, restarts, bytes })
     }
 
-    /// True if any column could take less than `bytes_max`.
-    pub fn may_be_below(bytes_max: usize) -> bool {
-        HEAD_BYTES + 4 < bytes_max
+    fn kind(&self) -> IntKind {
+        IntKind::Delta
     }
 
-    /// Length of the column.
-    pub fn bytes(&self) -> usize {
+    fn bytes(&self, _: usize) -> usize {
         self.bytes
     }
 
-    /// Appends the column; `scratch` must be unchanged since this was planned.
-    pub fn write(&self, values: &[u64], scratch: &Scratch, out: &mut Vec<u8>) {
+    fn write(
+        &self,
+        values: &[u64],
+        Scratch { frames: found, .. }: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) {
         let step_bytes = signed_bytes(self.step);
         let width = self.sums.map_or(self.width as u8, |_| BY_FRAME);
-        let restarts = if scratch.restarts.is_empty() { 0 } else { RESTARTS };
+        let restarts = if found.restarts.is_empty() { 0 } else { RESTARTS };
         out.extend_from_slice(&[tag::DELTA, width, step_bytes as u8 | restarts]);
         put_low(self.step as u64, step_bytes, out);
-        self.firsts.write(&scratch.firsts, out);
+        self.firsts.put(&found.firsts, out);
         if let Some(sums) = &self.sums {
-            sums.write(&scratch.sums, out);
+            sums.put(&found.sums, out);
         }
         if restarts != 0 {
-            out.extend_from_slice(&(scratch.restarts.len() as u16).to_le_bytes());
-            pack(scratch.restart_rows.iter().copied(), row_width(values.len()), out);
-            self.restarts.write(&scratch.restarts, out);
+            out.extend_from_slice(&(found.restarts.len() as u16).to_le_bytes());
+            pack(found.restart_rows.iter().copied(), row_width(values.len()), out);
+            self.restarts.put(&found.restarts, out);
         }
         let mut packer = Packer::new(out);
         let mut before = 0;
-        for (frame, sum) in values.chunks(FRAME_ROWS).zip(&scratch.sums) {
+        for (frame, sum) in values.chunks(FRAME_ROWS).zip(&found.sums) {
             let width = self.sums.map_or(self.width, |_| (sum - before) as u32);
             before = *sum;
             for (a, b) in frame.iter().zip(frame.iter().skip(1)) {
@@ -404,7 +400,14 @@ impl Plan {
     }
 }
 
-impl Scratch {
+impl Plan {
+    /// True if any column could take less than `bytes_max`.
+    pub fn may_be_below(bytes_max: usize) -> bool {
+        HEAD_BYTES + 4 < bytes_max
+    }
+}
+
+impl Frames {
     /// Fills everything but the sums, and returns the least difference.
     fn look(&mut self, values: &[u64], falls_are_restarts: bool) -> i64 {
         let Self { firsts, largest, restart_rows, restarts, .. } = self;

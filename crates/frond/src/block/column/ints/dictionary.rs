@@ -17,7 +17,8 @@ use super::super::{
     bits::{Codes, pack, packed_bytes, partition, width_of},
 };
 use super::{
-    equal_rows,
+    IntKind,
+    encoding::{IntColumn, IntPlan, Scratch, Values, equal_rows},
     head::{cut_unsigned, put_low, unsigned_bytes},
     tag,
 };
@@ -37,10 +38,9 @@ pub struct Dictionary<'a> {
     places: Codes<'a>,
 }
 
-impl<'a> Dictionary<'a> {
-    /// Cuts a dictionary column of `rows` rows off the front of `rest`.
+impl<'a> IntColumn<'a> for Dictionary<'a> {
     #[inline]
-    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+    fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, last, width, base_bytes, ..] = **rest else { return None };
         *rest = rest.get(HEAD_BYTES..)?;
         let base = cut_unsigned(rest, base_bytes.into())?;
@@ -53,14 +53,30 @@ impl<'a> Dictionary<'a> {
         })
     }
 
-    /// The value of a row.
+    fn kind(&self) -> IntKind {
+        IntKind::Dictionary
+    }
+
+    // Checks that the values ascend, and that every index has a value.
+    fn check(&self, rows: usize) -> Result<(), BadBlock> {
+        if (1..self.count).any(|place| self.values.get(place - 1) >= self.values.get(place)) {
+            return Err(BadBlock("the dictionary of a column does not ascend"));
+        }
+        if self.values.get(self.count - 1) > u64::MAX - self.base {
+            return Err(BadBlock("the dictionary of a column leads beyond all numbers"));
+        }
+        if (0..rows).any(|row| self.places.get(row) >= self.count as u64) {
+            return Err(BadBlock("a row is not in its column's dictionary"));
+        }
+        Ok(())
+    }
+
     #[inline]
-    pub fn get(&self, row: usize) -> u64 {
+    fn get(&self, row: usize) -> u64 {
         self.base.wrapping_add(self.values.get(self.places.get(row) as usize))
     }
 
-    /// Decodes values from row `first` on into `out`.
-    pub fn decode(&self, first: usize, out: &mut [u64]) {
+    fn decode(&self, first: usize, out: &mut [u64]) {
         self.places.decode(first, out);
         if out.len() < TABLE_ROWS_MIN {
             for value in out {
@@ -77,14 +93,12 @@ impl<'a> Dictionary<'a> {
         }
     }
 
-    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
-    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
+    fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         let place = self.values.lower_bound(0..self.count, value.saturating_sub(self.base));
         self.places.lower_bound(rows, place as u64)
     }
 
-    /// The rows of `rows` whose value is `value`; the column must ascend there.
-    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+    fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         let Some(above) = value.checked_sub(self.base) else { return rows.start..rows.start };
         let place = self.values.lower_bound(0..self.count, above);
         let first = self.places.lower_bound(rows.clone(), place as u64);
@@ -92,20 +106,6 @@ impl<'a> Dictionary<'a> {
             return first..first;
         }
         equal_rows(first, rows.end, |row| self.places.get(row) == place as u64)
-    }
-
-    /// Checks that the values ascend, and that every index has a value.
-    pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
-        if (1..self.count).any(|place| self.values.get(place - 1) >= self.values.get(place)) {
-            return Err(BadBlock("the dictionary of a column does not ascend"));
-        }
-        if self.values.get(self.count - 1) > u64::MAX - self.base {
-            return Err(BadBlock("the dictionary of a column leads beyond all numbers"));
-        }
-        if (0..rows).any(|row| self.places.get(row) >= self.count as u64) {
-            return Err(BadBlock("a row is not in its column's dictionary"));
-        }
-        Ok(())
     }
 }
 
@@ -117,16 +117,10 @@ pub struct Plan {
     count: usize,
 }
 
-impl Plan {
-    /// A plan for values from `min` to `max`, if so few are distinct that the column takes less
-    /// than `bytes_max`.
-    pub fn below(
-        values: &[u64],
-        min: u64,
-        max: u64,
-        bytes_max: usize,
-        distinct: &mut Distinct,
-    ) -> Option<Self> {
+impl IntPlan for Plan {
+    fn below(values: &Values<'_>, bytes_max: usize, scratch: &mut Scratch) -> Option<Self> {
+        let (distinct, (min, max)) = (&mut scratch.distinct, values.ends());
+        let values = values.all;
         let plan = |count| Self { base: min, width: width_of(max - min), count };
         let rows = values.len();
         let count_max =
@@ -134,16 +128,18 @@ impl Plan {
         distinct.collect(values, count_max).then(|| plan(distinct.values.len()))
     }
 
-    /// Length of the column.
-    pub fn bytes(&self, rows: usize) -> usize {
+    fn kind(&self) -> IntKind {
+        IntKind::Dictionary
+    }
+
+    fn bytes(&self, rows: usize) -> usize {
         HEAD_BYTES
             + unsigned_bytes(self.base) as usize
             + packed_bytes(self.count, self.width)
             + packed_bytes(rows, width_of(self.count as u64 - 1))
     }
 
-    /// Appends the column; `distinct` must be unchanged since this was planned.
-    pub fn write(&self, values: &[u64], distinct: &mut Distinct, out: &mut Vec<u8>) {
+    fn write(&self, values: &[u64], Scratch { distinct, .. }: &mut Scratch, out: &mut Vec<u8>) {
         let Self { base, width, count } = *self;
         let base_bytes = unsigned_bytes(base);
         out.extend_from_slice(&[tag::DICTIONARY, (count - 1) as u8, width as u8, base_bytes as u8]);

@@ -5,8 +5,10 @@
 //! the kind for the next block, and gets the resulting length.
 
 use super::{
-    super::ROWS_MAX, Float, IntKind, bit_packed, decimal, delta, dictionary, pfor, rle, scaled,
-    single_outlier,
+    super::ROWS_MAX,
+    Float, IntKind, bit_packed, decimal, delta, dictionary,
+    encoding::{IntPlan, Scratch, Values},
+    pfor, rle, scaled, single_outlier,
 };
 
 /// The result of encoding a column.
@@ -23,8 +25,7 @@ pub struct Chosen {
 /// Encodes integer columns; keeps its memory from one to the next.
 #[derive(Debug, Default)]
 pub struct IntEncoder {
-    distinct: dictionary::Distinct,
-    frames: delta::Scratch,
+    scratch: Scratch,
     floats: decimal::Parts,
     steps: Vec<u64>,
     /// Encodes the values of `floats` and `steps` while the plan for the original values is kept.
@@ -39,6 +40,11 @@ enum Reads {
     Direct,
 }
 
+/// The kinds that are tried besides plain bit packing and read a row with one or two loads, in order
+/// of reading speed.
+const DIRECT: [IntKind; 4] =
+    [IntKind::Linear, IntKind::SingleOutlier, IntKind::Pfor, IntKind::Dictionary];
+
 /// How a column will be encoded.
 #[derive(Clone, Copy, Debug)]
 enum Plan {
@@ -50,30 +56,18 @@ enum Plan {
     Delta(delta::Plan),
 }
 
-/// The least and the largest value; 0 and 0 if there are none.
-fn ends_of(values: &[u64]) -> (u64, u64) {
-    let Some(&first) = values.first() else { return (0, 0) };
-    // Four at a time, so that none waits for the one before.
-    let (mut least, mut most) = ([first; 4], [first; 4]);
-    let (fours, rest) = values.as_chunks::<4>();
-    for four in fours {
-        for (value, (least, most)) in four.iter().zip(least.iter_mut().zip(&mut most)) {
-            (*least, *most) = ((*least).min(*value), (*most).max(*value));
+/// Evaluates the expression for the plan of whichever encoding.
+macro_rules! each {
+    ($of:expr, $plan:ident => $call:expr) => {
+        match $of {
+            Plan::BitPacked($plan) => $call,
+            Plan::SingleOutlier($plan) => $call,
+            Plan::Pfor($plan) => $call,
+            Plan::Rle($plan) => $call,
+            Plan::Dictionary($plan) => $call,
+            Plan::Delta($plan) => $call,
         }
-    }
-    let all = |ends: [u64; 4]| ends.into_iter().chain(rest.iter().copied());
-    (all(least).min().unwrap_or(first), all(most).max().unwrap_or(first))
-}
-
-/// Number of runs of equal values.
-fn runs_of(values: &[u64]) -> usize {
-    let changes = values.iter().zip(values.iter().skip(1)).filter(|(a, b)| a != b).count();
-    changes + usize::from(!values.is_empty())
-}
-
-/// Number of values that are below their predecessor.
-fn falls_of(values: &[u64]) -> usize {
-    values.iter().zip(values.iter().skip(1)).filter(|(a, b)| b < a).count()
+    };
 }
 
 impl IntEncoder {
@@ -211,32 +205,22 @@ impl IntEncoder {
     fn plan(&mut self, values: &[u64], reads: Reads) -> Plan {
         let rows = values.len();
         assert!(rows <= ROWS_MAX, "{rows} rows in a column");
-        let (min, max) = ends_of(values);
+        let values = Values::of(values);
+        let (min, max) = values.ends();
         let mut best = Plan::BitPacked(bit_packed::Plan::level(min, max));
         if min == max {
             return best;
         }
         // Cheap to compute, and often so short that nothing else needs to be tried.
-        let level_bytes = best.bytes(rows);
         let any = reads == Reads::Any;
-        let runs = any.then(|| rle::Plan::below(rows, runs_of(values), min, max, level_bytes));
+        let runs = any.then(|| rle::Plan::below(&values, best.bytes(rows), &mut self.scratch));
         let runs = runs.flatten();
-        // In order of reading speed; each gets the length that it has to beat. Runs are the slowest
-        // but one: a faster kind of the same length is preferred.
+        // Each kind gets the length that it has to beat. Runs are the slowest but one: a faster
+        // kind of the same length is preferred.
         let runs_bytes = runs.as_ref().map_or(usize::MAX, |runs| runs.bytes(rows));
-        let bytes = |best: &Plan| best.bytes(rows).min(runs_bytes.saturating_add(1));
-        if let Some(plan) = bit_packed::Plan::linear_below(values, bytes(&best)) {
-            best = Plan::BitPacked(plan);
-        }
-        if let Some(plan) = single_outlier::Plan::below(values, min, max, bytes(&best)) {
-            best = Plan::SingleOutlier(plan);
-        }
-        if let Some(plan) = pfor::Plan::below(values, min, max, bytes(&best)) {
-            best = Plan::Pfor(plan);
-        }
-        let distinct = &mut self.distinct;
-        if let Some(plan) = dictionary::Plan::below(values, min, max, bytes(&best), distinct) {
-            best = Plan::Dictionary(plan);
+        for kind in DIRECT {
+            let bytes_max = best.bytes(rows).min(runs_bytes.saturating_add(1));
+            best = Plan::below(kind, &values, bytes_max, &mut self.scratch).unwrap_or(best);
         }
         if !any {
             return best;
@@ -246,12 +230,8 @@ impl IntEncoder {
         }
         // Values that fall often are not tried: their differences are wider than they are.
         let bytes = best.bytes(rows);
-        if delta::Plan::may_be_below(bytes)
-            && let falls = falls_of(values)
-            && falls <= rows / 8
-            && let Some(plan) = delta::Plan::below(values, falls, bytes, &mut self.frames)
-        {
-            best = Plan::Delta(plan);
+        if delta::Plan::may_be_below(bytes) && values.falls() <= rows / 8 {
+            best = Plan::below(IntKind::Delta, &values, bytes, &mut self.scratch).unwrap_or(best);
         }
         best
     }
@@ -260,46 +240,13 @@ impl IntEncoder {
     fn plan_as(&mut self, kind: IntKind, values: &[u64]) -> Option<Plan> {
         let rows = values.len();
         assert!(rows <= ROWS_MAX, "{rows} rows in a column");
-        let any = usize::MAX;
-        let (min, max) = match kind {
-            // These kinds need other properties.
-            IntKind::Linear | IntKind::Delta | IntKind::Decimal | IntKind::Scaled => (0, 0),
-            _ => ends_of(values),
-        };
-        match kind {
-            IntKind::Constant if min < max => None,
-            IntKind::Constant | IntKind::BitPacked => {
-                Some(Plan::BitPacked(bit_packed::Plan::level(min, max)))
-            }
-            IntKind::Linear => bit_packed::Plan::linear_below(values, any).map(Plan::BitPacked),
-            IntKind::SingleOutlier => {
-                single_outlier::Plan::below(values, min, max, any).map(Plan::SingleOutlier)
-            }
-            IntKind::Pfor => pfor::Plan::below(values, min, max, any).map(Plan::Pfor),
-            IntKind::Dictionary => {
-                let distinct = &mut self.distinct;
-                dictionary::Plan::below(values, min, max, any, distinct).map(Plan::Dictionary)
-            }
-            IntKind::Rle => rle::Plan::below(rows, runs_of(values), min, max, any).map(Plan::Rle),
-            IntKind::Delta => {
-                let falls = falls_of(values);
-                delta::Plan::below(values, falls, any, &mut self.frames).map(Plan::Delta)
-            }
-            IntKind::Decimal | IntKind::Scaled => None,
-        }
+        Plan::below(kind, &Values::of(values), usize::MAX, &mut self.scratch)
     }
 
     fn write(&mut self, plan: Plan, values: &[u64], out: &mut Vec<u8>) -> Chosen {
         let (kind, bytes) = (plan.kind(), plan.bytes(values.len()));
         out.reserve(bytes);
-        match plan {
-            Plan::BitPacked(plan) => plan.write(values, out),
-            Plan::SingleOutlier(plan) => plan.write(values, out),
-            Plan::Pfor(plan) => plan.write(values, out),
-            Plan::Rle(plan) => plan.write(values, out),
-            Plan::Dictionary(plan) => plan.write(values, &mut self.distinct, out),
-            Plan::Delta(plan) => plan.write(values, &self.frames, out),
-        }
+        each!(plan, plan => plan.write(values, &mut self.scratch, out));
         Chosen { kind, numbers: None, bytes }
     }
 }
@@ -319,25 +266,39 @@ impl Scaled {
 }
 
 impl Plan {
-    fn kind(&self) -> IntKind {
-        match self {
-            Plan::BitPacked(plan) => plan.kind(),
-            Plan::SingleOutlier(_) => IntKind::SingleOutlier,
-            Plan::Pfor(_) => IntKind::Pfor,
-            Plan::Rle(_) => IntKind::Rle,
-            Plan::Dictionary(_) => IntKind::Dictionary,
-            Plan::Delta(_) => IntKind::Delta,
+    /// The shortest plan of this kind, if it can hold the values in less than `bytes_max` bytes.
+    fn below(
+        kind: IntKind,
+        values: &Values<'_>,
+        bytes_max: usize,
+        scratch: &mut Scratch,
+    ) -> Option<Self> {
+        match kind {
+            IntKind::Constant | IntKind::BitPacked => {
+                let (min, max) = values.ends();
+                let plan = bit_packed::Plan::level(min, max);
+                let fits = (kind == IntKind::BitPacked || min == max)
+                    && plan.bytes(values.all.len()) < bytes_max;
+                fits.then_some(Self::BitPacked(plan))
+            }
+            IntKind::Linear => IntPlan::below(values, bytes_max, scratch).map(Self::BitPacked),
+            IntKind::SingleOutlier => {
+                IntPlan::below(values, bytes_max, scratch).map(Self::SingleOutlier)
+            }
+            IntKind::Pfor => IntPlan::below(values, bytes_max, scratch).map(Self::Pfor),
+            IntKind::Dictionary => IntPlan::below(values, bytes_max, scratch).map(Self::Dictionary),
+            IntKind::Rle => IntPlan::below(values, bytes_max, scratch).map(Self::Rle),
+            IntKind::Delta => IntPlan::below(values, bytes_max, scratch).map(Self::Delta),
+            // They contain a column of another kind.
+            IntKind::Decimal | IntKind::Scaled => None,
         }
     }
 
+    fn kind(&self) -> IntKind {
+        each!(self, plan => plan.kind())
+    }
+
     fn bytes(&self, rows: usize) -> usize {
-        match self {
-            Plan::BitPacked(plan) => plan.bytes(rows),
-            Plan::SingleOutlier(plan) => plan.bytes(rows),
-            Plan::Pfor(plan) => plan.bytes(rows),
-            Plan::Rle(plan) => plan.bytes(rows),
-            Plan::Dictionary(plan) => plan.bytes(rows),
-            Plan::Delta(plan) => plan.bytes(),
-        }
+        each!(self, plan => plan.bytes(rows))
     }
 }

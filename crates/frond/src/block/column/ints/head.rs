@@ -13,6 +13,12 @@ pub fn signed_bytes(value: i64) -> u32 {
     if value == 0 { 0 } else { (width_of(magnitude) + 1).div_ceil(8) }
 }
 
+/// Bits of the number of any of so many rows.
+#[inline]
+pub fn row_width(rows: usize) -> u32 {
+    width_of(rows.saturating_sub(1) as u64)
+}
+
 /// Appends the low `bytes` bytes of a number.
 pub fn put_low(value: u64, bytes: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(value.to_le_bytes().get(..bytes as usize).unwrap_or_default());

@@ -27,6 +27,7 @@ mod decimal;
 mod delta;
 mod dictionary;
 mod encoder;
+mod encoding;
 mod head;
 mod pfor;
 mod rle;
@@ -36,10 +37,10 @@ mod single_outlier;
 use std::ops::Range;
 
 use self::{
-    bit_packed::BitPacked, decimal::Decimal, delta::Delta, dictionary::Dictionary, pfor::Pfor,
-    rle::Rle, scaled::Scaled, single_outlier::SingleOutlier,
+    bit_packed::BitPacked, decimal::Decimal, delta::Delta, dictionary::Dictionary,
+    encoding::IntColumn, pfor::Pfor, rle::Rle, scaled::Scaled, single_outlier::SingleOutlier,
 };
-use super::{super::BadBlock, ROWS_MAX, bits::partition};
+use super::{super::BadBlock, ROWS_MAX};
 
 pub use decimal::Float;
 pub use encoder::{Chosen, IntEncoder};
@@ -93,27 +94,24 @@ pub struct Ints<'a> {
     packed: Option<BitPacked<'a>>,
 }
 
-/// Evaluates the expression for the non-packed column at the start of `rest`; `None` if it does not
-/// fit. Headers are long: they are used by reference.
+/// Evaluates the expression for the non-packed column at the start of `rest`, which is cut or opened
+/// ([`IntColumn`]); `None` if it does not fit. Headers are long: they are used by reference.
 macro_rules! rare {
-    ($rest:expr, $rows:expr, $column:ident => $call:expr) => {
+    ($open:ident $rest:expr, $rows:expr, $column:ident => $call:expr) => {
         match $rest.first() {
             Some(&tag::SINGLE_OUTLIER) => {
-                SingleOutlier::cut($rest, $rows).as_ref().map(|$column| $call)
+                SingleOutlier::$open($rest, $rows).as_ref().map(|$column| $call)
             }
-            Some(&tag::PFOR) => Pfor::open($rest, $rows).as_ref().map(|$column| $call),
-            Some(&tag::RLE) => Rle::cut($rest, $rows).as_ref().map(|$column| $call),
-            Some(&tag::DICTIONARY) => Dictionary::cut($rest, $rows).as_ref().map(|$column| $call),
-            Some(&tag::DELTA) => Delta::open($rest, $rows).as_ref().map(|$column| $call),
-            Some(&tag::DECIMAL) => Decimal::open($rest, $rows).as_ref().map(|$column| $call),
-            Some(&tag::SCALED) => Scaled::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::PFOR) => Pfor::$open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::RLE) => Rle::$open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::DICTIONARY) => Dictionary::$open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::DELTA) => Delta::$open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::DECIMAL) => Decimal::$open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::SCALED) => Scaled::$open($rest, $rows).as_ref().map(|$column| $call),
             _ => None,
         }
     };
 }
-
-/// Number of codes that a check decodes at a time.
-const CHECKED: usize = 64;
 
 const DOES_NOT_FIT: BadBlock = BadBlock("an integer column does not fit");
 
@@ -144,13 +142,7 @@ impl<'a> Ints<'a> {
             return Err(BadBlock("an integer column is of no known kind"));
         }
         let rest = &mut { bytes };
-        let fits = match bytes.first() {
-            Some(&tag::PFOR) => Pfor::cut(rest, rows).map(|_| ()),
-            Some(&tag::DELTA) => Delta::cut(rest, rows).map(|_| ()),
-            Some(&tag::DECIMAL) => Decimal::cut(rest, rows).map(|_| ()),
-            Some(&tag::SCALED) => Scaled::cut(rest, rows).map(|_| ()),
-            _ => rare!(rest, rows, _column => ()),
-        };
+        let fits = rare!(cut rest, rows, _column => ());
         fits.ok_or(DOES_NOT_FIT)?;
         Ok(rest)
     }
@@ -184,7 +176,7 @@ impl<'a> Ints<'a> {
 
     #[inline(never)]
     fn read_rare(bytes: &[u8], rows: usize, row: usize) -> Option<u64> {
-        rare!(&mut { bytes }, rows, column => column.get(row))
+        rare!(open &mut { bytes }, rows, column => column.get(row))
     }
 
     /// Checks everything that [`parse`](Ints::parse) does not.
@@ -192,7 +184,7 @@ impl<'a> Ints<'a> {
         let rows = self.rows();
         match self.packed {
             Some(packed) => packed.check(rows),
-            None => rare!(&mut { self.bytes }, rows, column => column.check(rows))
+            None => rare!(open &mut { self.bytes }, rows, column => column.check(rows))
                 .unwrap_or(Err(DOES_NOT_FIT)),
         }
     }
@@ -209,15 +201,10 @@ impl<'a> Ints<'a> {
 
     /// The kind of the column.
     pub fn kind(&self) -> IntKind {
-        match (&self.packed, self.bytes.first()) {
-            (Some(packed), _) => packed.kind(),
-            (None, Some(&tag::SINGLE_OUTLIER)) => IntKind::SingleOutlier,
-            (None, Some(&tag::PFOR)) => IntKind::Pfor,
-            (None, Some(&tag::RLE)) => IntKind::Rle,
-            (None, Some(&tag::DICTIONARY)) => IntKind::Dictionary,
-            (None, Some(&tag::DECIMAL)) => IntKind::Decimal,
-            (None, Some(&tag::SCALED)) => IntKind::Scaled,
-            (None, _) => IntKind::Delta,
+        match &self.packed {
+            Some(packed) => packed.kind(),
+            None => rare!(open &mut { self.bytes }, self.rows(), column => column.kind())
+                .unwrap_or(IntKind::Constant),
         }
     }
 
@@ -236,7 +223,7 @@ impl<'a> Ints<'a> {
             Some(packed) => packed.decode(first, out),
             None => {
                 let rest = &mut { self.bytes };
-                rare!(rest, self.rows(), column => column.decode(first, out)).unwrap_or(());
+                rare!(open rest, self.rows(), column => column.decode(first, out)).unwrap_or(());
             }
         }
     }
@@ -250,7 +237,8 @@ impl<'a> Ints<'a> {
             Some(packed) => packed.lower_bound(rows, value),
             None => {
                 let rest = &mut { self.bytes };
-                rare!(rest, self.rows(), column => column.lower_bound(rows, value)).unwrap_or(end)
+                rare!(open rest, self.rows(), column => column.lower_bound(rows, value))
+                    .unwrap_or(end)
             }
         }
     }
@@ -271,23 +259,9 @@ impl<'a> Ints<'a> {
     #[inline(never)]
     fn equal_range_rare(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         let (rest, end) = (&mut { self.bytes }, rows.end);
-        let found = rare!(rest, self.rows(), column => column.equal_range(rows, value));
+        let found = rare!(open rest, self.rows(), column => column.equal_range(rows, value));
         found.unwrap_or(end..end)
     }
-}
-
-/// The rows from `first` on for which `is` holds without interruption, below `end`.
-#[inline]
-fn equal_rows(first: usize, end: usize, is: impl Fn(usize) -> bool) -> Range<usize> {
-    if first >= end || !is(first) {
-        return first..first;
-    }
-    // Usually one row or a few: the range is doubled until it contains the end.
-    let mut reach = 1;
-    while first + reach < end && is(first + reach) {
-        reach *= 2;
-    }
-    first..partition(first + reach / 2 + 1..(first + reach).min(end), is)
 }
 
 #[cfg(test)]

@@ -11,15 +11,14 @@
 //! ```
 //! A row in the list takes as many bits as the last row of the column needs.
 
-use std::ops::Range;
-
 use super::super::{
     super::BadBlock,
-    bits::{Codes, mask_of, pack, packed_bytes, partition, width_of},
+    bits::{Codes, mask_of, pack, packed_bytes, width_of},
 };
 use super::{
-    equal_rows,
-    head::{cut_unsigned, put_low, unsigned_bytes},
+    IntKind,
+    encoding::{IntColumn, IntPlan, Scratch, Values},
+    head::{cut_unsigned, put_low, row_width, unsigned_bytes},
     tag,
 };
 
@@ -45,17 +44,16 @@ struct Exceptions<'a> {
     excesses: Codes<'a>,
 }
 
-impl<'a> Pfor<'a> {
-    /// Cuts a patched column of `rows` rows off the front of `rest`.
-    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+impl<'a> IntColumn<'a> for Pfor<'a> {
+    fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let patched = Self::open(rest, rows)?;
         patched.cut_lists(rest)?;
         Some(patched)
     }
 
-    /// Reads the header, up to the exceptions, which may be incomplete.
+    // Reads the header, up to the exceptions, which may be incomplete.
     #[inline]
-    pub fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+    fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, width, excess_width, base_bytes, low, high, ..] = **rest else { return None };
         *rest = rest.get(HEAD_BYTES..)?;
         let base = cut_unsigned(rest, base_bytes.into())?;
@@ -65,58 +63,12 @@ impl<'a> Pfor<'a> {
         Some(Self { base, codes, exceptions, excess_width, row_width, lists: rest })
     }
 
-    fn cut_lists(&self, rest: &mut &'a [u8]) -> Option<Exceptions<'a>> {
-        let rows = Codes::cut(rest, self.row_width, self.exceptions)?;
-        let excesses = Codes::cut(rest, self.excess_width, self.exceptions)?;
-        Some(Exceptions { count: self.exceptions, rows, excesses })
+    fn kind(&self) -> IntKind {
+        IntKind::Pfor
     }
 
-    /// The exceptions; none if they are incomplete.
-    #[inline]
-    fn exceptions(&self) -> Exceptions<'a> {
-        let none = Exceptions { count: 0, rows: Codes::default(), excesses: Codes::default() };
-        self.cut_lists(&mut { self.lists }).unwrap_or(none)
-    }
-
-    /// The value of a row.
-    #[inline]
-    pub fn get(&self, row: usize) -> u64 {
-        let code = self.codes.get(row);
-        let above = if code == self.codes.mask() { self.excess(row) } else { code };
-        self.base.wrapping_add(above)
-    }
-
-    #[cold]
-    fn excess(&self, row: usize) -> u64 {
-        let Exceptions { count, rows, excesses } = self.exceptions();
-        excesses.get(rows.lower_bound(0..count, row as u64))
-    }
-
-    /// Decodes values from row `first` on into `out`.
-    pub fn decode(&self, first: usize, out: &mut [u64]) {
-        self.codes.decode(first, out);
-        let Exceptions { count, rows, excesses } = self.exceptions();
-        for exception in rows.lower_bound(0..count, first as u64)..count {
-            let row = rows.get(exception) as usize;
-            let Some(above) = out.get_mut(row.wrapping_sub(first)) else { break };
-            *above = excesses.get(exception);
-        }
-        out.iter_mut().for_each(|value| *value = value.wrapping_add(self.base));
-    }
-
-    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
-    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
-        partition(rows, |row| self.get(row) < value)
-    }
-
-    /// The rows of `rows` whose value is `value`; the column must ascend there.
-    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
-        let (first, end) = (self.lower_bound(rows.clone(), value), rows.end);
-        equal_rows(first, end, |row| self.get(row) == value)
-    }
-
-    /// Checks that the exceptions' rows ascend, and are the rows whose code is all ones.
-    pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
+    // Checks that the exceptions' rows ascend, and are the rows whose code is all ones.
+    fn check(&self, rows: usize) -> Result<(), BadBlock> {
         if self.codes.width() == 0 {
             return Err(BadBlock("a patched column has no codes"));
         }
@@ -136,10 +88,45 @@ impl<'a> Pfor<'a> {
             false => Err(BadBlock("an exception of a patched column has no code")),
         }
     }
+
+    #[inline]
+    fn get(&self, row: usize) -> u64 {
+        let code = self.codes.get(row);
+        let above = if code == self.codes.mask() { self.excess(row) } else { code };
+        self.base.wrapping_add(above)
+    }
+
+    fn decode(&self, first: usize, out: &mut [u64]) {
+        self.codes.decode(first, out);
+        let Exceptions { count, rows, excesses } = self.exceptions();
+        for exception in rows.lower_bound(0..count, first as u64)..count {
+            let row = rows.get(exception) as usize;
+            let Some(above) = out.get_mut(row.wrapping_sub(first)) else { break };
+            *above = excesses.get(exception);
+        }
+        out.iter_mut().for_each(|value| *value = value.wrapping_add(self.base));
+    }
 }
 
-fn row_width(rows: usize) -> u32 {
-    width_of(rows.saturating_sub(1) as u64)
+impl<'a> Pfor<'a> {
+    fn cut_lists(&self, rest: &mut &'a [u8]) -> Option<Exceptions<'a>> {
+        let rows = Codes::cut(rest, self.row_width, self.exceptions)?;
+        let excesses = Codes::cut(rest, self.excess_width, self.exceptions)?;
+        Some(Exceptions { count: self.exceptions, rows, excesses })
+    }
+
+    /// The exceptions; none if they are incomplete.
+    #[inline]
+    fn exceptions(&self) -> Exceptions<'a> {
+        let none = Exceptions { count: 0, rows: Codes::default(), excesses: Codes::default() };
+        self.cut_lists(&mut { self.lists }).unwrap_or(none)
+    }
+
+    #[cold]
+    fn excess(&self, row: usize) -> u64 {
+        let Exceptions { count, rows, excesses } = self.exceptions();
+        excesses.get(rows.lower_bound(0..count, row as u64))
+    }
 }
 
 /// A plan to encode values as a patched column.
@@ -151,10 +138,9 @@ pub struct Plan {
     exceptions: usize,
 }
 
-impl Plan {
-    /// The plan with the best code width for values from `min` to `max`, if the column takes less
-    /// than `bytes_max`.
-    pub fn below(values: &[u64], min: u64, max: u64, bytes_max: usize) -> Option<Self> {
+impl IntPlan for Plan {
+    fn below(values: &Values<'_>, bytes_max: usize, _: &mut Scratch) -> Option<Self> {
+        let ((min, max), values) = (values.ends(), values.all);
         let rows = values.len();
         if HEAD_BYTES + packed_bytes(rows, 1) >= bytes_max {
             return None;
@@ -190,8 +176,11 @@ impl Plan {
         best
     }
 
-    /// Length of the column.
-    pub fn bytes(&self, rows: usize) -> usize {
+    fn kind(&self) -> IntKind {
+        IntKind::Pfor
+    }
+
+    fn bytes(&self, rows: usize) -> usize {
         HEAD_BYTES
             + unsigned_bytes(self.base) as usize
             + packed_bytes(rows, self.width)
@@ -199,8 +188,7 @@ impl Plan {
             + packed_bytes(self.exceptions, self.excess_width)
     }
 
-    /// Appends the column.
-    pub fn write(&self, values: &[u64], out: &mut Vec<u8>) {
+    fn write(&self, values: &[u64], _: &mut Scratch, out: &mut Vec<u8>) {
         let Self { base, width, excess_width, exceptions } = *self;
         let base_bytes = unsigned_bytes(base);
         out.extend_from_slice(&[tag::PFOR, width as u8, excess_width as u8, base_bytes as u8]);

@@ -17,7 +17,9 @@ use super::super::{
     bits::{Codes, pack, packed_bytes, partition, width_of},
 };
 use super::{
-    head::{cut_unsigned, put_low, unsigned_bytes},
+    IntKind,
+    encoding::{IntColumn, IntPlan, Scratch, Values},
+    head::{cut_unsigned, put_low, row_width, unsigned_bytes},
     tag,
 };
 
@@ -34,10 +36,9 @@ pub struct Rle<'a> {
     values: Codes<'a>,
 }
 
-impl<'a> Rle<'a> {
-    /// Cuts a run-length column of `rows` rows off the front of `rest`.
+impl<'a> IntColumn<'a> for Rle<'a> {
     #[inline]
-    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+    fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, width, base_bytes, low, high, ..] = **rest else { return None };
         let runs = usize::from(u16::from_le_bytes([low, high]));
         if runs == 0 {
@@ -49,11 +50,66 @@ impl<'a> Rle<'a> {
             rows,
             base,
             runs,
-            ends: Codes::cut(rest, end_width(rows), runs - 1)?,
+            ends: Codes::cut(rest, row_width(rows), runs - 1)?,
             values: Codes::cut(rest, width.into(), runs)?,
         })
     }
 
+    fn kind(&self) -> IntKind {
+        IntKind::Rle
+    }
+
+    // Checks that run ends ascend, so that each run has at least one row.
+    fn check(&self, rows: usize) -> Result<(), BadBlock> {
+        let mut start = 0;
+        for run in 0..self.runs {
+            let end = self.end_of(run).min(rows);
+            if end <= start {
+                return Err(BadBlock("the runs of a column do not ascend"));
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn get(&self, row: usize) -> u64 {
+        self.value_of(self.run_of(row))
+    }
+
+    fn decode(&self, first: usize, out: &mut [u64]) {
+        let mut done = 0;
+        for run in self.run_of(first)..self.runs {
+            let end = self.end_of(run).saturating_sub(first).min(out.len());
+            if let Some(rows) = out.get_mut(done..end) {
+                rows.fill(self.value_of(run));
+            }
+            done = done.max(end);
+            if done == out.len() {
+                break;
+            }
+        }
+    }
+
+    fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
+        let runs = self.runs_of(&rows);
+        let run = partition(runs.clone(), |run| self.value_of(run) < value);
+        self.start_of(run, &runs, &rows)
+    }
+
+    fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+        let runs = self.runs_of(&rows);
+        let first = partition(runs.clone(), |run| self.value_of(run) < value);
+        // In columns of our encoder neighbouring runs differ.
+        let mut end = first;
+        while end < runs.end && self.value_of(end) == value {
+            end += 1;
+        }
+        self.start_of(first, &runs, &rows)..self.start_of(end, &runs, &rows)
+    }
+}
+
+impl Rle<'_> {
     /// The run of a row.
     #[inline]
     fn run_of(&self, row: usize) -> usize {
@@ -68,46 +124,6 @@ impl<'a> Rle<'a> {
     #[inline]
     fn value_of(&self, run: usize) -> u64 {
         self.base.wrapping_add(self.values.get(run))
-    }
-
-    /// The value of a row.
-    #[inline]
-    pub fn get(&self, row: usize) -> u64 {
-        self.value_of(self.run_of(row))
-    }
-
-    /// Decodes values from row `first` on into `out`.
-    pub fn decode(&self, first: usize, out: &mut [u64]) {
-        let mut done = 0;
-        for run in self.run_of(first)..self.runs {
-            let end = self.end_of(run).saturating_sub(first).min(out.len());
-            if let Some(rows) = out.get_mut(done..end) {
-                rows.fill(self.value_of(run));
-            }
-            done = done.max(end);
-            if done == out.len() {
-                break;
-            }
-        }
-    }
-
-    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
-    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
-        let runs = self.runs_of(&rows);
-        let run = partition(runs.clone(), |run| self.value_of(run) < value);
-        self.start_of(run, &runs, &rows)
-    }
-
-    /// The rows of `rows` whose value is `value`; the column must ascend there.
-    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
-        let runs = self.runs_of(&rows);
-        let first = partition(runs.clone(), |run| self.value_of(run) < value);
-        // In columns of our encoder neighbouring runs differ.
-        let mut end = first;
-        while end < runs.end && self.value_of(end) == value {
-            end += 1;
-        }
-        self.start_of(first, &runs, &rows)..self.start_of(end, &runs, &rows)
     }
 
     /// The runs that contain some of `rows`.
@@ -130,23 +146,6 @@ impl<'a> Rle<'a> {
         }
         self.end_of(run - 1).clamp(rows.start, rows.end)
     }
-
-    /// Checks that run ends ascend, so that each run has at least one row.
-    pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
-        let mut start = 0;
-        for run in 0..self.runs {
-            let end = self.end_of(run).min(rows);
-            if end <= start {
-                return Err(BadBlock("the runs of a column do not ascend"));
-            }
-            start = end;
-        }
-        Ok(())
-    }
-}
-
-fn end_width(rows: usize) -> u32 {
-    width_of(rows.saturating_sub(1) as u64)
 }
 
 /// A plan to encode values as a run-length column.
@@ -157,24 +156,25 @@ pub struct Plan {
     runs: usize,
 }
 
-impl Plan {
-    /// A plan for values from `min` to `max` in `runs` runs, if the column takes less than
-    /// `bytes_max`.
-    pub fn below(rows: usize, runs: usize, min: u64, max: u64, bytes_max: usize) -> Option<Self> {
-        let plan = Self { base: min, width: width_of(max - min), runs };
+impl IntPlan for Plan {
+    fn below(values: &Values<'_>, bytes_max: usize, _: &mut Scratch) -> Option<Self> {
+        let (rows, (min, max)) = (values.all.len(), values.ends());
+        let plan = Self { base: min, width: width_of(max - min), runs: values.runs() };
         (rows > 0 && plan.bytes(rows) < bytes_max).then_some(plan)
     }
 
-    /// Length of the column.
-    pub fn bytes(&self, rows: usize) -> usize {
+    fn kind(&self) -> IntKind {
+        IntKind::Rle
+    }
+
+    fn bytes(&self, rows: usize) -> usize {
         HEAD_BYTES
             + unsigned_bytes(self.base) as usize
-            + packed_bytes(self.runs - 1, end_width(rows))
+            + packed_bytes(self.runs - 1, row_width(rows))
             + packed_bytes(self.runs, self.width)
     }
 
-    /// Appends the column.
-    pub fn write(&self, values: &[u64], out: &mut Vec<u8>) {
+    fn write(&self, values: &[u64], _: &mut Scratch, out: &mut Vec<u8>) {
         let Self { base, width, runs } = *self;
         let base_bytes = unsigned_bytes(base);
         out.extend_from_slice(&[tag::RLE, width as u8, base_bytes as u8]);
@@ -185,7 +185,7 @@ impl Plan {
             *end += run.len();
             Some(*end as u64)
         });
-        pack(ends, end_width(values.len()), out);
+        pack(ends, row_width(values.len()), out);
         pack(of_runs.flat_map(|run| run.first()).map(|value| value - base), width, out);
     }
 }

@@ -18,7 +18,8 @@ use std::ops::Range;
 
 use super::super::super::BadBlock;
 use super::{
-    CHECKED, Ints,
+    IntKind, Ints,
+    encoding::{IntColumn, any_decoded},
     head::{cut_unsigned, put_low, unsigned_bytes},
     tag,
 };
@@ -36,17 +37,16 @@ pub struct Scaled<'a> {
     numbers: Ints<'a>,
 }
 
-impl<'a> Scaled<'a> {
-    /// Cuts a stepped column of `rows` rows off the front of `rest`.
-    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+impl<'a> IntColumn<'a> for Scaled<'a> {
+    fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let stepped = Self::open(rest, rows)?;
         let numbers = Ints::parse(rest, rows).ok()?;
         *rest = rest.get(numbers.bytes_used()..)?;
         Some(stepped)
     }
 
-    /// Reads the header, up to the multiples, which may be incomplete.
-    pub fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+    // Reads the header, up to the multiples, which may be incomplete.
+    fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, lengths, ..] = **rest else { return None };
         *rest = rest.get(HEAD_BYTES..)?;
         let least = cut_unsigned(rest, (lengths & 15).into())?;
@@ -58,31 +58,37 @@ impl<'a> Scaled<'a> {
         Some(Self { least, step, numbers: Ints::open(rest, rows)? })
     }
 
-    #[inline]
-    fn value(&self, number: u64) -> u64 {
-        self.least.wrapping_add(self.step.wrapping_mul(number))
+    fn kind(&self) -> IntKind {
+        IntKind::Scaled
     }
 
-    /// The value of a row.
+    // Checks the multiples, and that none leads beyond 2^64.
+    fn check(&self, rows: usize) -> Result<(), BadBlock> {
+        self.numbers.check()?;
+        let most = (u64::MAX - self.least) / self.step;
+        let decode = |first, out: &mut [u64]| self.numbers.decode(first, out);
+        if any_decoded(rows, decode, |number| number > most) {
+            return Err(BadBlock("a stepped column leads beyond all numbers"));
+        }
+        Ok(())
+    }
+
     #[inline]
-    pub fn get(&self, row: usize) -> u64 {
+    fn get(&self, row: usize) -> u64 {
         self.value(self.numbers.get(row))
     }
 
-    /// Decodes values from row `first` on into `out`.
-    pub fn decode(&self, first: usize, out: &mut [u64]) {
+    fn decode(&self, first: usize, out: &mut [u64]) {
         self.numbers.decode(first, out);
         out.iter_mut().for_each(|value| *value = self.value(*value));
     }
 
-    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
-    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
+    fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         let above = value.saturating_sub(self.least);
         self.numbers.lower_bound(rows, above.div_ceil(self.step))
     }
 
-    /// The rows of `rows` whose value is `value`; the column must ascend there.
-    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+    fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         match value.checked_sub(self.least) {
             Some(above) if above.is_multiple_of(self.step) => {
                 self.numbers.equal_range(rows, above / self.step)
@@ -93,20 +99,12 @@ impl<'a> Scaled<'a> {
             }
         }
     }
+}
 
-    /// Checks the multiples, and that none leads beyond 2^64.
-    pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
-        self.numbers.check()?;
-        let most = (u64::MAX - self.least) / self.step;
-        let mut numbers = [0; CHECKED];
-        for first in (0..rows).step_by(CHECKED) {
-            let numbers = numbers.get_mut(..CHECKED.min(rows - first)).unwrap_or_default();
-            self.numbers.decode(first, numbers);
-            if numbers.iter().any(|number| *number > most) {
-                return Err(BadBlock("a stepped column leads beyond all numbers"));
-            }
-        }
-        Ok(())
+impl Scaled<'_> {
+    #[inline]
+    fn value(&self, number: u64) -> u64 {
+        self.least.wrapping_add(self.step.wrapping_mul(number))
     }
 }
 

@@ -10,14 +10,13 @@
 //! ```
 //! Code 0 is the lone value, any other is the base + code.
 
-use std::ops::Range;
-
 use super::super::{
     super::BadBlock,
-    bits::{Codes, pack, packed_bytes, partition, width_of},
+    bits::{Codes, pack, packed_bytes, width_of},
 };
 use super::{
-    equal_rows,
+    IntKind,
+    encoding::{IntColumn, IntPlan, Scratch, Values},
     head::{cut_unsigned, put_low, unsigned_bytes},
     tag,
 };
@@ -36,10 +35,9 @@ pub struct SingleOutlier<'a> {
     codes: Codes<'a>,
 }
 
-impl<'a> SingleOutlier<'a> {
-    /// Cuts a column of `rows` rows off the front of `rest`.
+impl<'a> IntColumn<'a> for SingleOutlier<'a> {
     #[inline]
-    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+    fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, width, lengths, ..] = **rest else { return None };
         *rest = rest.get(HEAD_BYTES..)?;
         let lone = cut_unsigned(rest, (lengths & 15).into())?;
@@ -47,37 +45,30 @@ impl<'a> SingleOutlier<'a> {
         Some(Self { lone, base, codes: Codes::cut(rest, width.into(), rows)? })
     }
 
-    #[inline]
-    fn value(&self, code: u64) -> u64 {
-        if code == 0 { self.lone } else { self.base.wrapping_add(code) }
+    fn kind(&self) -> IntKind {
+        IntKind::SingleOutlier
     }
 
-    /// The value of a row.
+    // Always succeeds: any codes are valid.
+    fn check(&self, _rows: usize) -> Result<(), BadBlock> {
+        Ok(())
+    }
+
     #[inline]
-    pub fn get(&self, row: usize) -> u64 {
+    fn get(&self, row: usize) -> u64 {
         self.value(self.codes.get(row))
     }
 
-    /// Decodes values from row `first` on into `out`.
-    pub fn decode(&self, first: usize, out: &mut [u64]) {
+    fn decode(&self, first: usize, out: &mut [u64]) {
         self.codes.decode(first, out);
         out.iter_mut().for_each(|value| *value = self.value(*value));
     }
+}
 
-    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
-    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
-        partition(rows, |row| self.get(row) < value)
-    }
-
-    /// The rows of `rows` whose value is `value`; the column must ascend there.
-    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
-        let (first, end) = (self.lower_bound(rows.clone(), value), rows.end);
-        equal_rows(first, end, |row| self.get(row) == value)
-    }
-
-    /// Always succeeds: any codes are valid.
-    pub fn check(&self, _rows: usize) -> Result<(), BadBlock> {
-        Ok(())
+impl SingleOutlier<'_> {
+    #[inline]
+    fn value(&self, code: u64) -> u64 {
+        if code == 0 { self.lone } else { self.base.wrapping_add(code) }
     }
 }
 
@@ -89,10 +80,9 @@ pub struct Plan {
     width: u32,
 }
 
-impl Plan {
-    /// A plan for values from `min` to `max`, one of which is the lone value, if the column takes
-    /// less than `bytes_max`.
-    pub fn below(values: &[u64], min: u64, max: u64, bytes_max: usize) -> Option<Self> {
+impl IntPlan for Plan {
+    fn below(values: &Values<'_>, bytes_max: usize, _: &mut Scratch) -> Option<Self> {
+        let ((min, max), values) = (values.ends(), values.all);
         let every = values.len().div_ceil(SAMPLES).max(1);
         // Not the first row: where values ascend it has the least value, which means nothing.
         let mut sample = values.iter().skip(every / 2).step_by(every);
@@ -117,14 +107,16 @@ impl Plan {
         fits.then_some(plan)
     }
 
-    /// Length of the column.
-    pub fn bytes(&self, rows: usize) -> usize {
+    fn kind(&self) -> IntKind {
+        IntKind::SingleOutlier
+    }
+
+    fn bytes(&self, rows: usize) -> usize {
         let head = unsigned_bytes(self.lone) + unsigned_bytes(self.base);
         HEAD_BYTES + head as usize + packed_bytes(rows, self.width)
     }
 
-    /// Appends the column.
-    pub fn write(&self, values: &[u64], out: &mut Vec<u8>) {
+    fn write(&self, values: &[u64], _: &mut Scratch, out: &mut Vec<u8>) {
         let Self { lone, base, width } = *self;
         let (lone_bytes, base_bytes) = (unsigned_bytes(lone), unsigned_bytes(base));
         out.extend_from_slice(&[
