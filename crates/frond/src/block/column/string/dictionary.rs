@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     super::Ints,
+    encoding::{StringColumn, push},
     exceptions::Exceptions,
     raw::{Laid, partition, take_ints},
     strings::{Strings, equal_short},
@@ -52,7 +53,7 @@ impl<'a> Words<'a> {
     fn get(&self, code: usize) -> Result<&'a [u8], BadBlock> {
         match self {
             Words::Model(strings) => Ok(strings.get(code)),
-            Words::Own(strings) => strings.get(code),
+            Words::Own(strings) => strings.string(code),
         }
     }
 
@@ -89,7 +90,7 @@ impl<'a> Coded<'a> {
 
     /// String `row`.
     #[inline]
-    pub fn get(&self, row: usize) -> Result<&'a [u8], BadBlock> {
+    fn string(&self, row: usize) -> Result<&'a [u8], BadBlock> {
         if row >= self.rows {
             return Err(UNKNOWN);
         }
@@ -106,7 +107,7 @@ impl<'a> Coded<'a> {
     }
 
     /// Calls `each` with strings `rows`, in order.
-    pub fn for_each(
+    fn for_each(
         &self,
         rows: Range<usize>,
         mut each: impl FnMut(&'a [u8]) -> Result<(), BadBlock>,
@@ -123,46 +124,13 @@ impl<'a> Coded<'a> {
         }
         Ok(())
     }
+}
 
-    /// The first of `rows` whose string is not below `key` (`after` false) or is above it (`after`
-    /// true).
-    pub fn bound(&self, rows: Range<usize>, key: &[u8], after: bool) -> Result<usize, BadBlock> {
-        let code = self.words.lower_bound(key)?;
-        let found = code < self.words.count() && self.words.get(code)? == key;
-        // Words from this one on are not below.
-        let code = code + usize::from(found && after);
-        if self.exceptions.is_empty() {
-            return Ok(self.codes.lower_bound(rows, code as u64));
-        }
-        let words = self.words.count() as u64;
-        partition(rows, |row| {
-            let of_row = self.codes.get(row);
-            if of_row != words {
-                return Ok(of_row < code as u64);
-            }
-            let string = self.exceptions.find(row)?.ok_or(UNKNOWN)?;
-            Ok(string < key || after && string == key)
-        })
-    }
-
-    /// Those of `rows` whose string is `key`.
-    pub fn equal_range(&self, rows: Range<usize>, key: &[u8]) -> Result<Range<usize>, BadBlock> {
-        if !self.exceptions.is_empty() {
-            let start = self.bound(rows.clone(), key, false)?;
-            return Ok(start..self.bound(start..rows.end, key, true)?);
-        }
-        let code = self.words.lower_bound(key)?;
-        if code < self.words.count() && self.words.get(code)? == key {
-            return Ok(self.codes.equal_range(rows, code as u64));
-        }
-        let start = self.codes.lower_bound(rows, code as u64);
-        Ok(start..start)
-    }
-
-    /// Checks that every row has its string, and that the dictionary ascends.
-    pub fn check(&self) -> Result<(), BadBlock> {
+impl StringColumn for Coded<'_> {
+    // Every row has its string, and the dictionary ascends.
+    fn check(&self, bytes_max: usize) -> Result<(), BadBlock> {
         if let Words::Own(words) = &self.words {
-            words.check()?;
+            words.check(bytes_max)?;
             let mut last = None;
             words.for_each(0..words.rows(), |word| {
                 if last.is_some_and(|last| last >= word) {
@@ -182,6 +150,62 @@ impl<'a> Coded<'a> {
         }
         // A row without a word must be an exception.
         self.for_each(0..self.rows, |_| Ok(()))
+    }
+
+    #[inline]
+    fn get(&self, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
+        out.extend_from_slice(self.string(row)?);
+        Ok(())
+    }
+
+    fn decode(
+        &self,
+        rows: Range<usize>,
+        bytes_max: usize,
+        out: &mut Strings,
+    ) -> Result<(), BadBlock> {
+        self.for_each(rows, |string| {
+            push(out, bytes_max, |bytes| {
+                bytes.extend_from_slice(string);
+                Ok(())
+            })
+        })
+    }
+
+    fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
+        Ok(self.string(row)?.cmp(key))
+    }
+
+    fn bound(&self, rows: Range<usize>, key: &[u8], after: bool) -> Result<usize, BadBlock> {
+        let code = self.words.lower_bound(key)?;
+        let found = code < self.words.count() && self.words.get(code)? == key;
+        // Words from this one on are not below.
+        let code = code + usize::from(found && after);
+        if self.exceptions.is_empty() {
+            return Ok(self.codes.lower_bound(rows, code as u64));
+        }
+        let words = self.words.count() as u64;
+        partition(rows, |row| {
+            let of_row = self.codes.get(row);
+            if of_row != words {
+                return Ok(of_row < code as u64);
+            }
+            let string = self.exceptions.find(row)?.ok_or(UNKNOWN)?;
+            Ok(string < key || after && string == key)
+        })
+    }
+
+    fn equal_range(&self, rows: Range<usize>, key: &[u8]) -> Result<Range<usize>, BadBlock> {
+        if !self.exceptions.is_empty() {
+            let start = self.bound(rows.clone(), key, false)?;
+            return Ok(start..self.bound(start..rows.end, key, true)?);
+        }
+        let code = self.words.lower_bound(key)?;
+        if code < self.words.count() && self.words.get(code)? == key {
+            return Ok(self.codes.equal_range(rows, code as u64));
+        }
+        let start = self.codes.lower_bound(rows, code as u64);
+        Ok(start..start)
     }
 }
 

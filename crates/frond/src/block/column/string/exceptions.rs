@@ -7,6 +7,7 @@
 
 use super::{
     super::{IntEncoder, Ints},
+    encoding::StringColumn,
     raw::{self, Laid, take_ints},
     strings::Strings,
 };
@@ -75,14 +76,14 @@ impl<'a> Exceptions<'a> {
         if index == strings.rows() || rows.get(index) != row as u64 {
             return Ok(None);
         }
-        strings.get(index).map(Some)
+        strings.string(index).map(Some)
     }
 
     /// Checks that the rows ascend below `rows`, and calls `each` with them.
     pub fn check(&self, rows: usize, mut each: impl FnMut(usize)) -> Result<(), BadBlock> {
         let Some((at, strings)) = &self.0 else { return Ok(()) };
         at.check()?;
-        strings.check()?;
+        strings.check(usize::MAX)?;
         let mut least = 0;
         for index in 0..strings.rows() {
             let row = at.get(index);

@@ -20,6 +20,13 @@
 //! without an allocation for each string is an `unsafe fn`, and until recently its decoder trusted
 //! its input.
 
+use std::ops::Range;
+
+use super::{
+    encoding::{StringColumn, push},
+    raw::Laid,
+    strings::Strings,
+};
 use crate::{block::BadBlock, coding::Reader};
 
 /// Code that precedes a byte which is no symbol.
@@ -160,6 +167,35 @@ impl Symbols {
             }
         }
         Ok(())
+    }
+}
+
+/// A column of symbols: raw strings whose bytes are codes.
+#[derive(Clone, Debug)]
+pub(super) struct Fsst<'a> {
+    pub codes: Laid<'a>,
+    pub symbols: &'a Symbols,
+}
+
+impl StringColumn for Fsst<'_> {
+    fn check(&self, bytes_max: usize) -> Result<(), BadBlock> {
+        self.codes.check(bytes_max)?;
+        self.codes.for_each(0..self.codes.rows(), |codes| self.symbols.check(codes))
+    }
+
+    #[inline]
+    fn get(&self, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
+        self.symbols.decode(self.codes.string(row)?, out)
+    }
+
+    fn decode(
+        &self,
+        rows: Range<usize>,
+        bytes_max: usize,
+        out: &mut Strings,
+    ) -> Result<(), BadBlock> {
+        self.codes
+            .for_each(rows, |codes| push(out, bytes_max, |bytes| self.symbols.decode(codes, bytes)))
     }
 }
 

@@ -31,6 +31,7 @@
 mod chunk;
 mod dictionary;
 mod encoder;
+mod encoding;
 mod exceptions;
 mod fsst;
 mod fsst_training;

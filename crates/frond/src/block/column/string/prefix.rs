@@ -20,6 +20,7 @@ use std::{cmp::Ordering, ops::Range};
 
 use super::{
     super::{IntEncoder, Ints},
+    encoding::StringColumn,
     raw::{partition, take_ints},
     strings::Strings,
 };
@@ -135,9 +136,35 @@ impl<'a> Prefixed<'a> {
         let rest = self.entries.get(at..).ok_or(BAD)?;
         Ok(Entries { wide: self.wide, reader: Reader::new(rest) })
     }
+}
 
-    /// Appends string `row`: at most [`RESTART_ROWS`] entries are read.
-    pub fn get(&self, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
+impl StringColumn for Prefixed<'_> {
+    // Entries fill their bytes, and every restart points at its entry.
+    fn check(&self, _: usize) -> Result<(), BadBlock> {
+        self.restarts.check()?;
+        let mut entries = Entries { wide: self.wide, reader: Reader::new(self.entries) };
+        let mut length = 0;
+        for row in 0..self.rows {
+            if row.is_multiple_of(RESTART_ROWS) {
+                let at = (self.entries.len() - entries.reader.rest().len()) as u64;
+                if self.restarts.get(row / RESTART_ROWS) != at {
+                    return Err(BadBlock("a restart does not point at its string"));
+                }
+                length = 0;
+            }
+            let entry = entries.next()?;
+            if entry.shared > length {
+                return Err(BAD);
+            }
+            length = entry.shared + entry.suffix.len();
+        }
+        if !entries.reader.rest().is_empty() {
+            return Err(BadBlock("bytes of a string column belong to no row"));
+        }
+        Ok(())
+    }
+
+    fn get(&self, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
         if row >= self.rows {
             return Err(BAD);
         }
@@ -150,8 +177,7 @@ impl<'a> Prefixed<'a> {
         Ok(())
     }
 
-    /// Appends strings `rows` to `out`, while it has fewer than `bytes_max` bytes.
-    pub fn decode(
+    fn decode(
         &self,
         rows: Range<usize>,
         bytes_max: usize,
@@ -177,8 +203,7 @@ impl<'a> Prefixed<'a> {
         Ok(())
     }
 
-    /// Compares string `row` with `key`.
-    pub fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
+    fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
         if row >= self.rows {
             return Err(BAD);
         }
@@ -189,9 +214,7 @@ impl<'a> Prefixed<'a> {
         walk.next()
     }
 
-    /// The first of `rows` whose string is not below `key` (`after` false) or is above it (`after`
-    /// true), if they ascend.
-    pub fn bound(&self, rows: Range<usize>, key: &[u8], after: bool) -> Result<usize, BadBlock> {
+    fn bound(&self, rows: Range<usize>, key: &[u8], after: bool) -> Result<usize, BadBlock> {
         if rows.is_empty() {
             return Ok(rows.start);
         }
@@ -217,31 +240,6 @@ impl<'a> Prefixed<'a> {
             }
         }
         Ok((start + RESTART_ROWS).min(rows.end))
-    }
-
-    /// Checks that entries fill their bytes, and that every restart points at its entry.
-    pub fn check(&self) -> Result<(), BadBlock> {
-        self.restarts.check()?;
-        let mut entries = Entries { wide: self.wide, reader: Reader::new(self.entries) };
-        let mut length = 0;
-        for row in 0..self.rows {
-            if row.is_multiple_of(RESTART_ROWS) {
-                let at = (self.entries.len() - entries.reader.rest().len()) as u64;
-                if self.restarts.get(row / RESTART_ROWS) != at {
-                    return Err(BadBlock("a restart does not point at its string"));
-                }
-                length = 0;
-            }
-            let entry = entries.next()?;
-            if entry.shared > length {
-                return Err(BAD);
-            }
-            length = entry.shared + entry.suffix.len();
-        }
-        if !entries.reader.rest().is_empty() {
-            return Err(BadBlock("bytes of a string column belong to no row"));
-        }
-        Ok(())
     }
 }
 

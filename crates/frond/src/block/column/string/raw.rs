@@ -13,6 +13,7 @@ use std::{cmp::Ordering, ops::Range};
 use super::{
     super::{IntEncoder, Ints},
     chunk::{self, ChunkHead, Chunked},
+    encoding::{StringColumn, push},
     strings::Strings,
 };
 use crate::{
@@ -116,7 +117,7 @@ impl<'a> Laid<'a> {
 
     /// String `row`.
     #[inline]
-    pub fn get(&self, row: usize) -> Result<&'a [u8], BadBlock> {
+    pub fn string(&self, row: usize) -> Result<&'a [u8], BadBlock> {
         const BAD: BadBlock = BadBlock("a string lies outside its column");
         if row >= self.rows {
             return Err(BAD);
@@ -158,15 +159,11 @@ impl<'a> Laid<'a> {
         }
         Ok(())
     }
+}
 
-    /// Compares string `row` with `key`.
-    #[inline]
-    pub fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
-        Ok(self.get(row)?.cmp(key))
-    }
-
-    /// Checks that ends ascend to the last byte, so that all strings are in place.
-    pub fn check(&self) -> Result<(), BadBlock> {
+impl StringColumn for Laid<'_> {
+    // Ends ascend to the last byte, so that all strings are in place.
+    fn check(&self, _: usize) -> Result<(), BadBlock> {
         self.ends.check()?;
         let mut used = 0;
         self.for_each(0..self.rows, |string| {
@@ -177,6 +174,31 @@ impl<'a> Laid<'a> {
             return Err(BadBlock("bytes of a string column belong to no row"));
         }
         Ok(())
+    }
+
+    #[inline]
+    fn get(&self, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
+        out.extend_from_slice(self.string(row)?);
+        Ok(())
+    }
+
+    fn decode(
+        &self,
+        rows: Range<usize>,
+        bytes_max: usize,
+        out: &mut Strings,
+    ) -> Result<(), BadBlock> {
+        self.for_each(rows, |string| {
+            push(out, bytes_max, |bytes| {
+                bytes.extend_from_slice(string);
+                Ok(())
+            })
+        })
+    }
+
+    #[inline]
+    fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
+        Ok(self.string(row)?.cmp(key))
     }
 }
 

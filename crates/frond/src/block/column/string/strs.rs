@@ -7,8 +7,8 @@
 use std::{cmp::Ordering, ops::Range};
 
 use super::{
-    super::Ints, dictionary::Coded, fsst::Symbols, model::StringModel, plan::StrKind,
-    prefix::Prefixed, raw, raw::Laid, raw::partition, shape::Apart, shape::Shape, shape::Shaped,
+    super::Ints, dictionary::Coded, encoding::StringColumn, fsst::Fsst, model::StringModel,
+    plan::StrKind, prefix::Prefixed, raw, raw::Laid, shape::Apart, shape::Shape, shape::Shaped,
     strings::Strings, templated::Templated,
 };
 use crate::{
@@ -16,7 +16,6 @@ use crate::{
     coding::Reader,
 };
 
-const TOO_LONG: BadBlock = BadBlock("the strings of a column are longer than its block's rows");
 const NO_MODEL: BadBlock = BadBlock("a string column's model does not have what it needs");
 
 /// A string column, in place.
@@ -33,11 +32,25 @@ pub struct Strs<'a> {
 #[derive(Clone, Debug)]
 enum Body<'a> {
     Raw(Laid<'a>),
-    Symbols(Laid<'a>, &'a Symbols),
+    Symbols(Fsst<'a>),
     Prefix(Prefixed<'a>),
     Dictionary(Coded<'a>),
     Shape(Shaped<'a>),
     Templates(Templated<'a>),
+}
+
+/// Evaluates the expression for the column of whichever encoding.
+macro_rules! each {
+    ($body:expr, $column:ident => $call:expr) => {
+        match $body {
+            Body::Raw($column) => $call,
+            Body::Symbols($column) => $call,
+            Body::Prefix($column) => $call,
+            Body::Dictionary($column) => $call,
+            Body::Shape($column) => $call,
+            Body::Templates($column) => $call,
+        }
+    };
 }
 
 impl<'a> Strs<'a> {
@@ -61,7 +74,8 @@ impl<'a> Strs<'a> {
             StrKind::Raw => Body::Raw(Laid::parse_chunk(at, rows, codec, bytes_max, chunk)?),
             StrKind::Symbols => {
                 let symbols = model.and_then(StringModel::symbols).ok_or(NO_MODEL)?;
-                Body::Symbols(Laid::parse_chunk(at, rows, codec, bytes_max, chunk)?, symbols)
+                let codes = Laid::parse_chunk(at, rows, codec, bytes_max, chunk)?;
+                Body::Symbols(Fsst { codes, symbols })
             }
             StrKind::Prefix => Body::Prefix(Prefixed::parse(at, rows)?),
             StrKind::Dictionary => Body::Dictionary(Coded::parse_own(at, rows)?),
@@ -149,7 +163,9 @@ impl<'a> Strs<'a> {
     /// Length of the column's decoded chunk; 0 if it is not compressed.
     pub fn chunk_bytes(&self) -> usize {
         match &self.body {
-            Body::Raw(laid) | Body::Symbols(laid, _) if self.codec != Codec::Raw => {
+            Body::Raw(laid) | Body::Symbols(Fsst { codes: laid, .. })
+                if self.codec != Codec::Raw =>
+            {
                 laid.bytes().len()
             }
             _ => 0,
@@ -179,15 +195,7 @@ impl<'a> Strs<'a> {
     /// Appends string `row` to `out`; on an error `out` may hold a part of it.
     #[inline]
     pub fn get(&self, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
-        match &self.body {
-            Body::Raw(laid) => out.extend_from_slice(laid.get(row)?),
-            Body::Dictionary(coded) => out.extend_from_slice(coded.get(row)?),
-            Body::Symbols(laid, symbols) => return symbols.decode(laid.get(row)?, out),
-            Body::Prefix(prefixed) => return prefixed.get(row, out),
-            Body::Shape(shaped) => return shaped.get(row, out),
-            Body::Templates(templated) => return templated.get(row, out),
-        }
-        Ok(())
+        each!(&self.body, column => column.get(row, out))
     }
 
     /// Appends strings `rows`, in order; on an error `out` may hold some of them.
@@ -196,44 +204,19 @@ impl<'a> Strs<'a> {
             return Err(BadBlock("a string column has fewer rows"));
         }
         let bytes_max = out.bytes().len() + self.bytes_max;
-        let fits = |bytes: &Vec<u8>| if bytes.len() > bytes_max { Err(TOO_LONG) } else { Ok(()) };
-        let push = |string: &[u8], out: &mut Strings| {
-            out.push_with(|bytes| {
-                bytes.extend_from_slice(string);
-                fits(bytes)
-            })
-        };
-        match &self.body {
-            Body::Raw(laid) => laid.for_each(rows, |string| push(string, out)),
-            Body::Dictionary(coded) => coded.for_each(rows, |string| push(string, out)),
-            Body::Symbols(laid, symbols) => laid.for_each(rows, |codes| {
-                out.push_with(|bytes| {
-                    symbols.decode(codes, bytes)?;
-                    fits(bytes)
-                })
-            }),
-            Body::Prefix(prefixed) => prefixed.decode(rows, bytes_max, out),
-            Body::Shape(shaped) => shaped.decode(rows, bytes_max, out),
-            Body::Templates(templated) => templated.decode(rows, bytes_max, out),
-        }
+        each!(&self.body, column => column.decode(rows, bytes_max, out))
     }
 
     /// The length of each string, if the encoding guarantees that all have the same: then each can
     /// be written directly into its row ([`decode_apart`](Self::decode_apart)).
     #[inline]
     pub fn even_bytes(&self) -> Option<usize> {
-        match &self.body {
-            Body::Shape(shaped) => shaped.even_bytes(),
-            _ => None,
-        }
+        each!(&self.body, column => column.even_bytes())
     }
 
     /// Writes strings `rows`, which must be [even](Self::even_bytes), each into its row.
     pub fn decode_apart(&self, rows: Range<usize>, to: &mut Apart<'_>) -> Result<(), BadBlock> {
-        match &self.body {
-            Body::Shape(shaped) => shaped.decode_apart(rows, to),
-            _ => Err(BadBlock("the strings of a column are of several lengths")),
-        }
+        each!(&self.body, column => column.decode_apart(rows, to))
     }
 
     /// Appends all strings.
@@ -244,50 +227,20 @@ impl<'a> Strs<'a> {
     /// Compares string `row` with `key`. Symbols and templates are decoded for this; all other
     /// kinds compare in place.
     pub fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
-        match &self.body {
-            Body::Raw(laid) => laid.cmp(row, key),
-            Body::Dictionary(coded) => Ok(coded.get(row)?.cmp(key)),
-            Body::Prefix(prefixed) => prefixed.cmp(row, key),
-            Body::Shape(shaped) => shaped.cmp(row, key),
-            Body::Symbols(laid, symbols) => {
-                let mut string = Vec::new();
-                symbols.decode(laid.get(row)?, &mut string)?;
-                Ok(string[..].cmp(key))
-            }
-            Body::Templates(templated) => {
-                let mut string = Vec::new();
-                templated.get(row, &mut string)?;
-                Ok(string[..].cmp(key))
-            }
-        }
+        each!(&self.body, column => column.cmp(row, key))
     }
 
     /// The first of `rows` that is not below `key`; `rows.end` if all are. Strings must ascend in
     /// `rows`.
     pub fn lower_bound(&self, rows: Range<usize>, key: &[u8]) -> Result<usize, BadBlock> {
-        self.bound(rows, key, false)
+        self.has(&rows)?;
+        each!(&self.body, column => column.bound(rows, key, false))
     }
 
     /// Those of `rows` that equal `key`. Strings must ascend in `rows`.
     pub fn equal_range(&self, rows: Range<usize>, key: &[u8]) -> Result<Range<usize>, BadBlock> {
-        if let Body::Dictionary(coded) = &self.body {
-            self.has(&rows)?;
-            return coded.equal_range(rows, key);
-        }
-        let start = self.bound(rows.clone(), key, false)?;
-        Ok(start..self.bound(start..rows.end, key, true)?)
-    }
-
-    fn bound(&self, rows: Range<usize>, key: &[u8], after: bool) -> Result<usize, BadBlock> {
         self.has(&rows)?;
-        match &self.body {
-            Body::Dictionary(coded) => coded.bound(rows, key, after),
-            Body::Prefix(prefixed) => prefixed.bound(rows, key, after),
-            _ => partition(rows, |row| {
-                let order = self.cmp(row, key)?;
-                Ok(order.is_lt() || after && order.is_eq())
-            }),
-        }
+        each!(&self.body, column => column.equal_range(rows, key))
     }
 
     fn has(&self, rows: &Range<usize>) -> Result<(), BadBlock> {
@@ -299,17 +252,7 @@ impl<'a> Strs<'a> {
 
     /// Checks everything that later calls would otherwise find row by row.
     pub fn check(&self) -> Result<(), BadBlock> {
-        match &self.body {
-            Body::Raw(laid) => laid.check(),
-            Body::Symbols(laid, symbols) => {
-                laid.check()?;
-                laid.for_each(0..self.rows, |codes| symbols.check(codes))
-            }
-            Body::Prefix(prefixed) => prefixed.check(),
-            Body::Dictionary(coded) => coded.check(),
-            Body::Shape(shaped) => shaped.check(),
-            Body::Templates(templated) => templated.check(self.bytes_max),
-        }
+        each!(&self.body, column => column.check(self.bytes_max))
     }
 }
 

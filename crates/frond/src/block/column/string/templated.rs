@@ -26,6 +26,7 @@ use super::{
         Ints, PAD_BYTES,
         bits::{load, mask_of},
     },
+    encoding::StringColumn,
     exceptions::Exceptions,
     fsst::Symbols,
     raw::take_ints,
@@ -106,46 +107,6 @@ impl<'a> Templated<'a> {
         self.numbers.decode(restart * RESTART_ROWS, before);
         before.iter().for_each(|&number| bit = bit.wrapping_add(self.templates.bits(number)));
         bit
-    }
-
-    /// Appends string `row`.
-    #[inline]
-    pub fn get(&self, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
-        if row >= self.rows {
-            return Err(BAD);
-        }
-        let mut line = Line::new(out);
-        self.write(row, self.numbers.get(row), self.place(row), &mut None, &mut line)?;
-        line.finish();
-        Ok(())
-    }
-
-    /// Appends strings `rows`, while `out` has at most `bytes_max` bytes.
-    pub fn decode(
-        &self,
-        rows: Range<usize>,
-        bytes_max: usize,
-        out: &mut Strings,
-    ) -> Result<(), BadBlock> {
-        let mut numbers = [0; 128];
-        let mut at = rows.start;
-        let mut bit = if rows.is_empty() { 0 } else { self.place(at) };
-        let mut list = None;
-        while at < rows.end {
-            let count = (rows.end - at).min(numbers.len());
-            self.numbers.decode(at, &mut numbers[..count]);
-            for (row, &number) in (at..).zip(&numbers[..count]) {
-                out.push_with(|bytes| {
-                    let mut line = Line::new(bytes);
-                    self.write(row, number, bit, &mut list, &mut line)?;
-                    line.finish();
-                    if bytes.len() > bytes_max { Err(TOO_LONG) } else { Ok(()) }
-                })?;
-                bit = bit.wrapping_add(self.templates.bits(number));
-            }
-            at += count;
-        }
-        Ok(())
     }
 
     /// Writes a row of this template, whose bits start at `bit`. `list` is the list of texts, once
@@ -251,41 +212,6 @@ impl<'a> Templated<'a> {
         load_bits(self.bits, bit) & mask_of(bits.into())
     }
 
-    /// Checks that every row has its string, and that all together have at most `bytes_max` bytes.
-    pub fn check(&self, bytes_max: usize) -> Result<(), BadBlock> {
-        self.numbers.check()?;
-        self.restarts.check()?;
-        let mut with_texts = vec![false; self.rows];
-        let (texts, texts_bytes) = self.texts()?;
-        texts.check(self.rows, |row| with_texts[row] = true)?;
-        let mut list = Some(texts.clone());
-        if texts_bytes + PAD_BYTES != self.texts.len() {
-            return Err(BadBlock("bytes of a string column belong to no text"));
-        }
-        let (mut bit, mut string, mut bytes) = (0usize, Vec::new(), 0);
-        for (row, &has_texts) in with_texts.iter().enumerate() {
-            if row % RESTART_ROWS == 0 && self.restarts.get(row / RESTART_ROWS) != bit as u64 {
-                return Err(BadBlock("the rows of a string column begin elsewhere"));
-            }
-            let number = self.numbers.get(row);
-            let texts = texts.find(row)?.filter(|_| has_texts);
-            self.check_row(number, bit, texts)?;
-            string.clear();
-            let mut line = Line::new(&mut string);
-            self.write(row, number, bit, &mut list, &mut line)?;
-            line.finish();
-            bytes += string.len();
-            if bytes > bytes_max {
-                return Err(TOO_LONG);
-            }
-            bit += self.templates.bits(number);
-        }
-        if bit.div_ceil(8) != self.bits_bytes {
-            return Err(BadBlock("the bits of a string column are not those of its rows"));
-        }
-        Ok(())
-    }
-
     /// Checks that codes are valid for their fields, and that there are as many texts as required.
     fn check_row(&self, number: u64, mut bit: usize, texts: Option<&[u8]>) -> Result<(), BadBlock> {
         const BEYOND: BadBlock = BadBlock("a slot of a string has a code that there is not");
@@ -344,6 +270,80 @@ impl<'a> Templated<'a> {
             }
             bit += bits;
             digits -= digits.min(3);
+        }
+        Ok(())
+    }
+}
+
+impl StringColumn for Templated<'_> {
+    fn check(&self, bytes_max: usize) -> Result<(), BadBlock> {
+        self.numbers.check()?;
+        self.restarts.check()?;
+        let mut with_texts = vec![false; self.rows];
+        let (texts, texts_bytes) = self.texts()?;
+        texts.check(self.rows, |row| with_texts[row] = true)?;
+        let mut list = Some(texts.clone());
+        if texts_bytes + PAD_BYTES != self.texts.len() {
+            return Err(BadBlock("bytes of a string column belong to no text"));
+        }
+        let (mut bit, mut string, mut bytes) = (0usize, Vec::new(), 0);
+        for (row, &has_texts) in with_texts.iter().enumerate() {
+            if row % RESTART_ROWS == 0 && self.restarts.get(row / RESTART_ROWS) != bit as u64 {
+                return Err(BadBlock("the rows of a string column begin elsewhere"));
+            }
+            let number = self.numbers.get(row);
+            let texts = texts.find(row)?.filter(|_| has_texts);
+            self.check_row(number, bit, texts)?;
+            string.clear();
+            let mut line = Line::new(&mut string);
+            self.write(row, number, bit, &mut list, &mut line)?;
+            line.finish();
+            bytes += string.len();
+            if bytes > bytes_max {
+                return Err(TOO_LONG);
+            }
+            bit += self.templates.bits(number);
+        }
+        if bit.div_ceil(8) != self.bits_bytes {
+            return Err(BadBlock("the bits of a string column are not those of its rows"));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn get(&self, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
+        if row >= self.rows {
+            return Err(BAD);
+        }
+        let mut line = Line::new(out);
+        self.write(row, self.numbers.get(row), self.place(row), &mut None, &mut line)?;
+        line.finish();
+        Ok(())
+    }
+
+    fn decode(
+        &self,
+        rows: Range<usize>,
+        bytes_max: usize,
+        out: &mut Strings,
+    ) -> Result<(), BadBlock> {
+        let mut numbers = [0; 128];
+        let mut at = rows.start;
+        let mut bit = if rows.is_empty() { 0 } else { self.place(at) };
+        let mut list = None;
+        while at < rows.end {
+            let count = (rows.end - at).min(numbers.len());
+            self.numbers.decode(at, &mut numbers[..count]);
+            for (row, &number) in (at..).zip(&numbers[..count]) {
+                out.push_with(|bytes| {
+                    let mut line = Line::new(bytes);
+                    self.write(row, number, bit, &mut list, &mut line)?;
+                    line.finish();
+                    if bytes.len() > bytes_max { Err(TOO_LONG) } else { Ok(()) }
+                })?;
+                bit = bit.wrapping_add(self.templates.bits(number));
+            }
+            at += count;
         }
         Ok(())
     }

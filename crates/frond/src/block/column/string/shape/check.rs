@@ -15,7 +15,7 @@ const LIFTED: u64 = 1 << 10 | 1 << 30 | 1 << 50;
 
 impl Shaped<'_> {
     /// Checks that every row has a string, and only one representation of it.
-    pub fn check(&self) -> Result<(), BadBlock> {
+    pub(super) fn check_rows(&self) -> Result<(), BadBlock> {
         self.shape.check()?;
         self.exceptions.check(self.rows, |_| ())?;
         let (mut runs, mut bit) = (self.shape.runs, 0);

@@ -6,7 +6,7 @@
 //! separated by a dash, a colon or a dot.
 //!
 //! Invariants
-//! 1. What is written equals the result of [`Shaped::decode`], plus at most eight bytes after each
+//! 1. What is written equals the result of [`decode`](super::StringColumn::decode), plus at most eight bytes after each
 //!    string: bytes that the caller overwrites later, or does not read.
 
 use std::ops::Range;
@@ -30,20 +30,6 @@ pub struct Apart<'t> {
 }
 
 impl Shaped<'_> {
-    /// The length of the strings, if all have the same because there is no exception.
-    pub fn even_bytes(&self) -> Option<usize> {
-        self.exceptions.is_empty().then_some(self.shape.string_bytes)
-    }
-
-    /// Writes strings `rows`, none of which is an exception, each into its row, which has eight
-    /// more bytes after it.
-    pub fn decode_apart(&self, rows: Range<usize>, to: &mut Apart<'_>) -> Result<(), BadBlock> {
-        if !self.exceptions.is_empty() {
-            return Err(BAD);
-        }
-        self.write(rows, to)
-    }
-
     /// Writes strings `rows`; what is written for an exception is meaningless.
     pub(super) fn write(&self, rows: Range<usize>, to: &mut Apart<'_>) -> Result<(), BadBlock> {
         if rows.end > self.rows {

@@ -21,7 +21,11 @@
 
 use std::{cmp::Ordering, ops::Range};
 
-use super::{exceptions::Exceptions, strings::Strings};
+use super::{
+    encoding::{StringColumn, push},
+    exceptions::Exceptions,
+    strings::Strings,
+};
 use crate::{
     block::{BadBlock, bytes::copy_short},
     coding::Reader,
@@ -265,50 +269,6 @@ impl<'a> Shaped<'a> {
         Ok(Self { rows, shape, exceptions, packed })
     }
 
-    /// Appends string `row`.
-    #[inline]
-    pub fn get(&self, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
-        if row >= self.rows {
-            return Err(BAD);
-        }
-        if let Some(string) = self.exceptions.find(row)? {
-            out.extend_from_slice(string);
-            return Ok(());
-        }
-        let start = out.len();
-        let end = start + self.shape.string_bytes;
-        out.resize(end + SLACK_BYTES, 0);
-        let (lines, apart) = (&mut out[start..], end + SLACK_BYTES - start);
-        self.write(row..row + 1, &mut Apart { lines, apart, at: 0 })?;
-        out.truncate(end);
-        Ok(())
-    }
-
-    /// Appends strings `rows`, while `out` has at most `bytes_max` bytes.
-    pub fn decode(
-        &self,
-        rows: Range<usize>,
-        bytes_max: usize,
-        out: &mut Strings,
-    ) -> Result<(), BadBlock> {
-        const TOO_LONG: BadBlock =
-            BadBlock("the strings of a column are longer than its block's rows");
-        if !self.exceptions.is_empty() {
-            for row in rows {
-                out.push_with(|bytes| {
-                    self.get(row, bytes)?;
-                    if bytes.len() > bytes_max { Err(TOO_LONG) } else { Ok(()) }
-                })?;
-            }
-            return Ok(());
-        }
-        let bytes = self.shape.string_bytes;
-        if out.bytes().len() + rows.len() * bytes > bytes_max {
-            return Err(TOO_LONG);
-        }
-        out.push_alike(rows.len(), bytes, |to| self.decode_alike(rows, to))
-    }
-
     /// Writes strings none of which is an exception: each run for all strings, and then the next
     /// run.
     fn decode_alike(&self, rows: Range<usize>, to: &mut [u8]) -> Result<(), BadBlock> {
@@ -354,30 +314,6 @@ impl<'a> Shaped<'a> {
             bit += row_bits;
         }
         Ok(())
-    }
-
-    /// Compares string `row` with `key`, run by run: most comparisons end in the first run.
-    pub fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
-        if row >= self.rows {
-            return Err(BAD);
-        }
-        if let Some(string) = self.exceptions.find(row)? {
-            return Ok(string.cmp(key));
-        }
-        let mut piece = [0; RUN_MAX + SLACK_BYTES];
-        let mut bit = row * self.shape.row_bits;
-        let mut runs = self.shape.runs;
-        let mut key = key;
-        while let Some(run) = next_run(&mut runs)? {
-            self.unpack(&run, bit, &mut piece, 0)?;
-            bit += run.bits();
-            let (wanted, later) = key.split_at_checked(run.count).unwrap_or((key, &[]));
-            match piece.get(..run.count).ok_or(BAD)?.cmp(wanted) {
-                Ordering::Equal => key = later,
-                decided => return Ok(decided),
-            }
-        }
-        Ok(if key.is_empty() { Ordering::Equal } else { Ordering::Less })
     }
 
     /// Writes a run, which starts at bit `bit`, at `at`, perhaps overwriting what follows it.
@@ -455,6 +391,85 @@ impl<'a> Shaped<'a> {
             None => last_word(self.packed, byte),
         };
         word >> (at % 8)
+    }
+}
+
+impl StringColumn for Shaped<'_> {
+    fn check(&self, _: usize) -> Result<(), BadBlock> {
+        self.check_rows()
+    }
+
+    #[inline]
+    fn get(&self, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
+        if row >= self.rows {
+            return Err(BAD);
+        }
+        if let Some(string) = self.exceptions.find(row)? {
+            out.extend_from_slice(string);
+            return Ok(());
+        }
+        let start = out.len();
+        let end = start + self.shape.string_bytes;
+        out.resize(end + SLACK_BYTES, 0);
+        let (lines, apart) = (&mut out[start..], end + SLACK_BYTES - start);
+        self.write(row..row + 1, &mut Apart { lines, apart, at: 0 })?;
+        out.truncate(end);
+        Ok(())
+    }
+
+    fn decode(
+        &self,
+        rows: Range<usize>,
+        bytes_max: usize,
+        out: &mut Strings,
+    ) -> Result<(), BadBlock> {
+        const TOO_LONG: BadBlock =
+            BadBlock("the strings of a column are longer than its block's rows");
+        if !self.exceptions.is_empty() {
+            for row in rows {
+                push(out, bytes_max, |bytes| self.get(row, bytes))?;
+            }
+            return Ok(());
+        }
+        let bytes = self.shape.string_bytes;
+        if out.bytes().len() + rows.len() * bytes > bytes_max {
+            return Err(TOO_LONG);
+        }
+        out.push_alike(rows.len(), bytes, |to| self.decode_alike(rows, to))
+    }
+
+    fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
+        if row >= self.rows {
+            return Err(BAD);
+        }
+        if let Some(string) = self.exceptions.find(row)? {
+            return Ok(string.cmp(key));
+        }
+        let mut piece = [0; RUN_MAX + SLACK_BYTES];
+        let mut bit = row * self.shape.row_bits;
+        let mut runs = self.shape.runs;
+        let mut key = key;
+        while let Some(run) = next_run(&mut runs)? {
+            self.unpack(&run, bit, &mut piece, 0)?;
+            bit += run.bits();
+            let (wanted, later) = key.split_at_checked(run.count).unwrap_or((key, &[]));
+            match piece.get(..run.count).ok_or(BAD)?.cmp(wanted) {
+                Ordering::Equal => key = later,
+                decided => return Ok(decided),
+            }
+        }
+        Ok(if key.is_empty() { Ordering::Equal } else { Ordering::Less })
+    }
+
+    fn even_bytes(&self) -> Option<usize> {
+        self.exceptions.is_empty().then_some(self.shape.string_bytes)
+    }
+
+    fn decode_apart(&self, rows: Range<usize>, to: &mut Apart<'_>) -> Result<(), BadBlock> {
+        if !self.exceptions.is_empty() {
+            return Err(BAD);
+        }
+        self.write(rows, to)
     }
 }
 
