@@ -25,7 +25,7 @@ use std::ops::Range;
 use super::{
     super::{
         BadBlock,
-        column::{IntKind, Ints, partition},
+        encoding::{IntKind, Ints, partition},
     },
     columns::Holds,
     frame::ColumnarBlock,

@@ -7,7 +7,7 @@
 use super::{
     super::{
         BLOCK_RAW_BYTES_MAX, BadBlock, DecodeMeter, NEWER,
-        column::{
+        encoding::{
             PAD_BYTES,
             string::{StringModel, Strs},
         },

@@ -1,7 +1,7 @@
 //! Columnar blocks: rows stored by field, behind the interface of any block of a run.
 //!
 //! The layouts of a tree say what its keys and values are made of; a columnar block stores each
-//! field of all its rows as a [column](mod@super::column). A search proceeds from key column to key
+//! field of all its rows as a [column](mod@super::encoding). A search proceeds from key column to key
 //! column, each within the rows left over by the previous one; a point read takes one row from the
 //! columns that were asked for; a scan decodes some hundred rows at a time. Nothing needs to be
 //! decompressed first.

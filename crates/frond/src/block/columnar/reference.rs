@@ -25,7 +25,7 @@ use std::{convert::Infallible, ops::Range};
 use super::{
     super::{
         BadBlock, Codec,
-        column::string::{Strings, Strs},
+        encoding::string::{Strings, Strs},
     },
     columns::{Column, Holds},
     frame::{ColumnarBlock, TOO_LONG},

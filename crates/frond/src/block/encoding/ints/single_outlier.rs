@@ -16,9 +16,9 @@ use super::super::{
 };
 use super::{
     IntKind,
-    encoding::{IntColumn, IntPlan, Scratch, Values},
     head::{cut_unsigned, put_low, unsigned_bytes},
     tag,
+    traits::{IntColumn, IntPlan, Scratch, Values},
 };
 
 const HEAD_BYTES: usize = 3;
@@ -128,5 +128,18 @@ impl IntPlan for Plan {
         put_low(base, base_bytes, out);
         let code = |&value: &u64| if value == lone { 0 } else { value.wrapping_sub(base) };
         pack(values.iter().map(code), width, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::holds, *};
+
+    #[test]
+    fn values_next_to_one_far_away_round_trip_and_survive_damage() {
+        for far in [0, u64::MAX] {
+            let value = |row: u64| if row.is_multiple_of(3) { far } else { 1 << 40 | row };
+            holds::<Plan>(&(0..100).map(value).collect::<Vec<u64>>());
+        }
     }
 }

@@ -20,9 +20,9 @@ use std::{cmp::Ordering, ops::Range};
 
 use super::{
     super::{IntEncoder, Ints},
-    encoding::StringColumn,
     raw::{partition, take_ints},
     strings::Strings,
+    traits::StringColumn,
 };
 use crate::{
     block::{BadBlock, RESTART_ROWS, common_prefix, varint_bytes, varint32},

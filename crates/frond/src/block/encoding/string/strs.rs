@@ -7,9 +7,9 @@
 use std::{cmp::Ordering, ops::Range};
 
 use super::{
-    super::Ints, dictionary::Coded, encoding::StringColumn, fsst::Fsst, model::StringModel,
-    plan::StrKind, prefix::Prefixed, raw, raw::Laid, shape::Apart, shape::Shape, shape::Shaped,
-    strings::Strings, templated::Templated,
+    super::Ints, dictionary::Coded, fsst::Fsst, model::StringModel, plan::StrKind,
+    prefix::Prefixed, raw, raw::Laid, shape::Apart, shape::Shape, shape::Shaped, strings::Strings,
+    templated::Templated, traits::StringColumn,
 };
 use crate::{
     block::{BadBlock, Codec},

@@ -22,9 +22,9 @@
 use std::{cmp::Ordering, ops::Range};
 
 use super::{
-    encoding::{StringColumn, push},
     exceptions::Exceptions,
     strings::Strings,
+    traits::{StringColumn, push},
 };
 use crate::{
     block::{BadBlock, bytes::copy_short},

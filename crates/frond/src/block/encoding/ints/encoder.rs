@@ -6,9 +6,8 @@
 
 use super::{
     super::ROWS_MAX,
-    Float, IntKind, bit_packed, decimal, delta, dictionary,
-    encoding::{IntPlan, Scratch, Values},
-    pfor, rle, scaled, single_outlier,
+    Float, IntKind, bit_packed, decimal, delta, dictionary, pfor, rle, scaled, single_outlier,
+    traits::{IntPlan, Scratch, Values},
 };
 
 /// The result of encoding a column.

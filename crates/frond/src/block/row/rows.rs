@@ -6,12 +6,12 @@
 
 use std::{cmp::Ordering, ops::Range};
 
-use super::{
-    BadBlock, RESTART_ROWS,
-    builder::TRAILER_BYTES,
-    bytes::{KeyBuf, common_prefix, varint32},
-};
+use super::builder::TRAILER_BYTES;
 use crate::{
+    block::{
+        BadBlock, RESTART_ROWS,
+        bytes::{KeyBuf, common_prefix, varint32},
+    },
     coding::Reader,
     message::Tag,
     prefetch::{CACHE_LINE_BYTES, prefetch},
@@ -55,7 +55,7 @@ impl Shape {
 }
 
 /// The parts of one row, as they are in the block.
-pub(super) struct Row {
+pub(in crate::block) struct Row {
     pub tag: Tag,
     pub shared: usize,
     pub suffix: Range<usize>,
@@ -63,7 +63,10 @@ pub(super) struct Row {
 }
 
 /// Iterates over the rows as stored; their order is not checked.
-pub(super) fn each(block: &[u8], shape: Shape) -> impl Iterator<Item = Result<Row, BadBlock>> {
+pub(in crate::block) fn each(
+    block: &[u8],
+    shape: Shape,
+) -> impl Iterator<Item = Result<Row, BadBlock>> {
     let (end, mut at) = (shape.rows_end as usize, 0);
     (0..shape.rows).map(move |_| {
         let row = parse_row(block, at, end)?;
@@ -484,7 +487,7 @@ mod tests {
     /// The bytes that docs/format.md shows.
     #[test]
     fn the_documented_block_matches_the_written_bytes() {
-        let text = include_str!("../../../../docs/format.md");
+        let text = include_str!("../../../../../docs/format.md");
         let shown = text.split("The block of the rows").nth(1).unwrap();
         let shown = shown.split("\n## ").next().unwrap();
         let lines = shown.lines().filter_map(|line| line.strip_prefix("    "));

@@ -31,7 +31,6 @@
 mod chunk;
 mod dictionary;
 mod encoder;
-mod encoding;
 mod exceptions;
 mod fsst;
 mod fsst_training;
@@ -50,6 +49,7 @@ mod templated;
 mod templates;
 mod tokens;
 mod training;
+mod traits;
 
 pub use chunk::Chunked;
 pub use encoder::{StrEncoder, Written};

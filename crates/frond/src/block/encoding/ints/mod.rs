@@ -27,18 +27,18 @@ mod decimal;
 mod delta;
 mod dictionary;
 mod encoder;
-mod encoding;
 mod head;
 mod pfor;
 mod rle;
 mod scaled;
 mod single_outlier;
+mod traits;
 
 use std::ops::Range;
 
 use self::{
-    bit_packed::BitPacked, decimal::Decimal, delta::Delta, dictionary::Dictionary,
-    encoding::IntColumn, pfor::Pfor, rle::Rle, scaled::Scaled, single_outlier::SingleOutlier,
+    bit_packed::BitPacked, decimal::Decimal, delta::Delta, dictionary::Dictionary, pfor::Pfor,
+    rle::Rle, scaled::Scaled, single_outlier::SingleOutlier, traits::IntColumn,
 };
 use super::{super::BadBlock, ROWS_MAX};
 

@@ -3,8 +3,11 @@
 
 use proptest::prelude::*;
 
-use super::*;
-use crate::block::column::PAD_BYTES;
+use super::{
+    traits::{IntPlan, Scratch, Values},
+    *,
+};
+use crate::block::encoding::PAD_BYTES;
 
 const KINDS: [IntKind; 9] = [
     IntKind::Constant,
@@ -19,7 +22,7 @@ const KINDS: [IntKind; 9] = [
 ];
 
 /// A column followed by bytes that do not belong to it.
-fn padded(column: &[u8]) -> Vec<u8> {
+pub fn padded(column: &[u8]) -> Vec<u8> {
     [column, &[0xa5; PAD_BYTES]].concat()
 }
 
@@ -68,7 +71,7 @@ fn bounds_are_found(ints: &Ints<'_>, from: usize, part: &[u64]) {
 }
 
 /// Encodes in every kind that can hold the values; the chosen kind is the shortest of them.
-fn check_all(values: &[u64]) -> Chosen {
+pub fn check_all(values: &[u64]) -> Chosen {
     let mut encoder = IntEncoder::new();
     let mut column = vec![0xee];
     let best = encoder.encode(values, &mut column);
@@ -211,7 +214,7 @@ proptest! {
 }
 
 /// The form of any number in docs/format.md, "Tuple keys".
-pub(super) fn ordered(number: f64) -> u64 {
+pub fn ordered(number: f64) -> u64 {
     let bits = number.to_bits();
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
@@ -293,6 +296,143 @@ proptest! {
 }
 
 #[test]
+fn values_at_the_edges_of_every_width_round_trip() {
+    for width in 0..=64u32 {
+        let top = u64::MAX.checked_shr(64 - width).unwrap_or(0);
+        for rows in [0usize, 1, 2, 3, 5, 33, 100] {
+            let values: Vec<u64> =
+                (0..rows as u64).map(|i| [0, top, top / 2, i & top][i as usize % 4]).collect();
+            check_all(&values);
+            let high: Vec<u64> = values.iter().map(|v| u64::MAX - v).collect();
+            check_all(&high);
+        }
+    }
+}
+
+#[test]
+fn the_largest_column_round_trips() {
+    let values: Vec<u64> = (0..ROWS_MAX as u64).map(|i| i * 3 + i * i % 5).collect();
+    check_all(&values);
+    let far: Vec<u64> = (0..ROWS_MAX as u64).map(|i| i << 48).collect();
+    assert_eq!(check_all(&far).bytes, 9);
+}
+
+/// Reads the column with every byte changed or cut off, and with several changed at random.
+fn survives_damage(column: &[u8], rows: usize, dice: &mut impl FnMut() -> u64) {
+    let whole = padded(column);
+    for at in 0..whole.len() {
+        for value in [0, 1, 0x7f, 0x80, 0xff, whole[at] ^ 1, whole[at] ^ 0x40, dice() as u8] {
+            let mut bad = whole.clone();
+            bad[at] = value;
+            use_all(&bad, rows);
+        }
+        use_all(&whole[..at], rows);
+        use_all(&whole[at..], rows);
+    }
+    for _ in 0..100 {
+        let mut bad = whole.clone();
+        for _ in 0..1 + dice() % 4 {
+            // Headers are in front, and lists have theirs after the codes.
+            let at = (dice() as usize % whole.len()).min(dice() as usize % whole.len());
+            bad[at] = if dice() % 3 == 0 { bad[at] ^ 1 << (dice() % 8) } else { dice() as u8 };
+        }
+        use_all(&bad, [rows, dice() as usize % 300][dice() as usize % 2]);
+    }
+    use_all(&whole, ROWS_MAX);
+    assert!(Ints::parse(&whole, ROWS_MAX + 1).is_err());
+}
+
+fn dice() -> impl FnMut() -> u64 {
+    let mut state = 1u64;
+    move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state >> 32
+    }
+}
+
+/// What an encoding must do, through its traits: values that it can hold are restored, and damaged
+/// bytes do no harm.
+pub fn holds<P: IntPlan>(values: &[u64]) {
+    let (mut scratch, mut column) = (Scratch::default(), Vec::new());
+    let plan = P::below(&Values::of(values), usize::MAX, &mut scratch).expect("it can hold them");
+    assert!(P::below(&Values::of(values), plan.bytes(values.len()), &mut scratch).is_none());
+    P::below(&Values::of(values), usize::MAX, &mut scratch);
+    plan.write(values, &mut scratch, &mut column);
+    let bytes = plan.bytes(values.len());
+    round_trips(values, &column, Chosen { kind: plan.kind(), numbers: None, bytes });
+    survives_damage(&column, values.len(), &mut dice());
+}
+
+/// The same of an encoding that contains a column of another one.
+pub fn contains(kind: IntKind, values: &[u64]) {
+    let mut column = Vec::new();
+    let float = Float::Double;
+    let chosen = IntEncoder::new().encode_floats_as(kind, None, float, values, &mut column);
+    assert_eq!(chosen.kind, kind);
+    round_trips(values, &column, chosen);
+    survives_damage(&column, values.len(), &mut dice());
+}
+
+fn checked(column: &str, rows: usize) -> Result<Result<(), BadBlock>, BadBlock> {
+    let byte = |hex| u8::from_str_radix(hex, 16).expect("hexadecimal");
+    let bytes = padded(&column.split_whitespace().map(byte).collect::<Vec<u8>>());
+    Ints::parse(&bytes, rows).map(|ints| ints.check())
+}
+
+/// Columns that fit into their bytes but contradict themselves, each next to a valid one.
+pub fn contradictions_are_detected<S: AsRef<str>>(columns: &[(usize, S, S)]) {
+    for (rows, sound, wrong) in columns {
+        let (sound, wrong) = (sound.as_ref(), wrong.as_ref());
+        assert_eq!(checked(sound, *rows), Ok(Ok(())), "{sound}");
+        assert!(matches!(checked(wrong, *rows), Ok(Err(_))), "{wrong}");
+    }
+}
+
+/// Columns of one row that are refused before they are read.
+pub fn are_refused(columns: &[&str]) {
+    for wrong in columns {
+        assert!(checked(wrong, 1).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn unknown_kinds_are_refused() {
+    are_refused(&["47 00 00", "49 00 00", "C1 00 00"]);
+}
+
+/// Invariant 2 of the module.
+#[test]
+fn any_flipped_or_cut_byte_gives_values_or_an_error() {
+    let mut encoder = IntEncoder::new();
+    let mut dice = dice();
+    let sorted: Vec<u64> = (0..200).map(|i| i * 1000 + i * i % 777).collect();
+    let noise: Vec<u64> = (0..100).map(|_| dice() % 1000 + 5000).collect();
+    let runs: Vec<u64> = (0..200).map(|i| i / 40 * 1_000_003).collect();
+    let prices = (0..150).map(|row| if row % 9 == 4 { 0 } else { ordered(row as f64 / 100.0) });
+    let prices: Vec<u64> = prices.collect();
+    let restarts: Vec<u64> = (0..200).map(|i| i % 60 * 1000 + i % 7).collect();
+    let nulls: Vec<u64> = (0..100).map(|i| if i % 3 == 0 { 0 } else { 1 << 40 | i }).collect();
+    let steps: Vec<u64> = (0..120).map(|i| (1 << 50) + i * i % 4001 * 1000).collect();
+    for values in [sorted, noise, runs, prices, restarts, nulls, steps] {
+        for kind in KINDS.into_iter().chain([IntKind::Decimal]) {
+            let mut column = Vec::new();
+            encoder.encode_floats_as(kind, None, Float::Double, &values, &mut column);
+            survives_damage(&column, values.len(), &mut dice);
+        }
+    }
+    for len in 0..200 {
+        let noise: Vec<u8> = (0..len).map(|_| dice() as u8).collect();
+        for kind in 0..=255 {
+            let mut bytes = noise.clone();
+            if let Some(byte) = bytes.first_mut() {
+                *byte = kind;
+            }
+            use_all(&bytes, dice() as usize % 80);
+        }
+    }
+}
+
+#[test]
 fn decimals_are_detected_among_nulls_and_other_values() {
     let price = |row: u64| (row * 7919 % 50_000) as f64 / 100.0;
     let prices: Vec<u64> = (0..1000).map(|row| ordered(price(row))).collect();
@@ -316,157 +456,6 @@ fn decimals_are_detected_among_nulls_and_other_values() {
     assert_ne!(floats_round_trip(Float::Double, &noise).kind, IntKind::Decimal);
 }
 
-#[test]
-fn values_at_the_edges_of_every_width_round_trip() {
-    for width in 0..=64u32 {
-        let top = u64::MAX.checked_shr(64 - width).unwrap_or(0);
-        for rows in [0usize, 1, 2, 3, 5, 33, 100] {
-            let values: Vec<u64> =
-                (0..rows as u64).map(|i| [0, top, top / 2, i & top][i as usize % 4]).collect();
-            check_all(&values);
-            let high: Vec<u64> = values.iter().map(|v| u64::MAX - v).collect();
-            check_all(&high);
-        }
-    }
-}
-
-#[test]
-fn the_largest_column_round_trips() {
-    let values: Vec<u64> = (0..ROWS_MAX as u64).map(|i| i * 3 + i * i % 5).collect();
-    check_all(&values);
-    let far: Vec<u64> = (0..ROWS_MAX as u64).map(|i| i << 48).collect();
-    assert_eq!(check_all(&far).bytes, 9);
-}
-
-/// Invariant 2 of the module.
-#[test]
-fn any_flipped_or_cut_byte_gives_values_or_an_error() {
-    let mut encoder = IntEncoder::new();
-    let mut state = 1u64;
-    let mut dice = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        state >> 32
-    };
-    let sorted: Vec<u64> = (0..200).map(|i| i * 1000 + i * i % 777).collect();
-    let noise: Vec<u64> = (0..100).map(|_| dice() % 1000 + 5000).collect();
-    let runs: Vec<u64> = (0..200).map(|i| i / 40 * 1_000_003).collect();
-    let prices = (0..150).map(|row| if row % 9 == 4 { 0 } else { ordered(row as f64 / 100.0) });
-    let prices: Vec<u64> = prices.collect();
-    let restarts: Vec<u64> = (0..200).map(|i| i % 60 * 1000 + i % 7).collect();
-    let nulls: Vec<u64> = (0..100).map(|i| if i % 3 == 0 { 0 } else { 1 << 40 | i }).collect();
-    let steps: Vec<u64> = (0..120).map(|i| (1 << 50) + i * i % 4001 * 1000).collect();
-    for values in [sorted, noise, runs, prices, restarts, nulls, steps] {
-        for kind in KINDS.into_iter().chain([IntKind::Decimal]) {
-            let mut column = Vec::new();
-            encoder.encode_floats_as(kind, None, Float::Double, &values, &mut column);
-            let whole = padded(&column);
-            for at in 0..whole.len() {
-                for value in [0, 1, 0x7f, 0x80, 0xff, whole[at] ^ 1, whole[at] ^ 0x40, dice() as u8]
-                {
-                    let mut bad = whole.clone();
-                    bad[at] = value;
-                    use_all(&bad, values.len());
-                }
-                use_all(&whole[..at], values.len());
-                use_all(&whole[at..], values.len());
-            }
-            for _ in 0..100 {
-                let mut bad = whole.clone();
-                for _ in 0..1 + dice() % 4 {
-                    // Headers are in front, and lists have theirs after the codes.
-                    let at = (dice() as usize % whole.len()).min(dice() as usize % whole.len());
-                    bad[at] =
-                        if dice() % 3 == 0 { bad[at] ^ 1 << (dice() % 8) } else { dice() as u8 };
-                }
-                use_all(&bad, [values.len(), dice() as usize % 300][dice() as usize % 2]);
-            }
-            use_all(&whole, ROWS_MAX);
-            assert!(Ints::parse(&whole, ROWS_MAX + 1).is_err());
-        }
-    }
-    for len in 0..200 {
-        let noise: Vec<u8> = (0..len).map(|_| dice() as u8).collect();
-        for kind in 0..=255 {
-            let mut bytes = noise.clone();
-            if let Some(byte) = bytes.first_mut() {
-                *byte = kind;
-            }
-            use_all(&bytes, dice() as usize % 80);
-        }
-    }
-}
-
-/// Columns that fit into their bytes but contradict themselves, each next to a valid one.
-#[test]
-fn contradictions_are_detected() {
-    let checked = |column: &str, rows| {
-        let byte = |hex| u8::from_str_radix(hex, 16).expect("hexadecimal");
-        let bytes = padded(&column.split_whitespace().map(byte).collect::<Vec<u8>>());
-        Ints::parse(&bytes, rows).map(|ints| ints.check())
-    };
-    let sums = "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00";
-    for (rows, sound, wrong) in [
-        // The exception is at another row; it has no code; there are no codes.
-        (8, "41 03 0A 00 01 00 8D 85 9D 06 E8 03", "41 03 0A 00 01 00 8D 85 9D 05 E8 03"),
-        (8, "41 03 0A 00 01 00 8D 85 9D 06 E8 03", "41 03 0A 00 01 00 8D 85 81 06 E8 03"),
-        (1, "41 01 00 00 00 00 00", "41 00 00 00 01 00"),
-        // A run without rows.
-        (8, "42 02 01 02 00 09 05 0C", "42 02 01 02 00 09 00 0C"),
-        // Equal words; an index beyond them.
-        (2, "43 01 08 00 01 02 01", "43 01 08 00 01 01 01"),
-        (2, "43 02 08 00 01 02 03 01", "43 02 08 00 01 02 03 03"),
-        // Sums of widths that fall; two restarts in one row.
-        (
-            34,
-            &format!("44 FF 00 00 00 03 00 11 {sums}"),
-            &format!("44 FF 00 00 00 03 00 0A {sums}"),
-        ),
-        (34, "44 00 80 00 00 02 00 85 01 00 00", "44 00 80 00 00 02 00 45 01 00 00"),
-        // A restart in a frame's first row, which already has a value.
-        (34, "44 00 80 00 00 02 00 85 01 00 00", "44 00 80 00 00 02 00 05 08 00 00"),
-        // Sums beyond 2^64, which a search would miss: of a base, of a word, of a least value.
-        (1, "08 08 FF FF FF FF FF FF FF FF 00", "08 08 FF FF FF FF FF FF FF FF 01"),
-        (
-            2,
-            "43 01 08 08 FE FF FF FF FF FF FF FF 00 01 02",
-            "43 01 08 08 FE FF FF FF FF FF FF FF 00 02 02",
-        ),
-        (
-            1,
-            "45 00 08 00 00 FF FF FF FF FF FF FF 7F 08 00 00",
-            "45 00 08 00 00 FF FF FF FF FF FF FF 7F 08 00 01",
-        ),
-        // An exception at no row; two exceptions in one row.
-        (3, "45 00 00 01 00 02 00 00 00 00", "45 00 00 01 00 03 00 00 00 00"),
-        (3, "45 00 00 02 00 09 00 00 00 00", "45 00 00 02 00 0A 00 00 00 00"),
-        // A step beyond 2^64.
-        (
-            1,
-            "48 18 00 FF FF FF FF FF FF FF 10 00 01 0F",
-            "48 18 00 FF FF FF FF FF FF FF 10 00 01 10",
-        ),
-    ] {
-        assert_eq!(checked(sound, rows), Ok(Ok(())), "{sound}");
-        assert!(matches!(checked(wrong, rows), Ok(Err(_))), "{wrong}");
-    }
-    // Unknown kinds, a width beyond 64 bits, an exponent too large, decimals of decimals.
-    for wrong in [
-        "47 00 00",
-        "49 00 00",
-        "C1 00 00",
-        "45 10 00 00 00 00 00",
-        "45 00 00 00 00 45 00 00 00 00 00 00",
-        // Steps of steps, steps of decimals, decimals of steps; a step of 0 and of 1.
-        "48 10 02 48 10 02 00 00",
-        "48 10 02 45 00 00 00 00 00 00",
-        "45 00 00 00 00 48 10 02 00 00",
-        "48 00 00 00",
-        "48 10 01 00 00",
-    ] {
-        assert!(checked(wrong, 1).is_err(), "{wrong}");
-    }
-}
-
 /// Values that repeat across frames, next to ones that do not, in every kind: finding the end of
 /// equal rows is a different problem from finding their start.
 #[test]
@@ -474,33 +463,6 @@ fn long_repetitions_are_found_whole() {
     for lengths in [[31, 1, 32, 33], [64, 2, 95, 1], [5, 200, 1, 1], [32, 32, 32, 32]] {
         let of = |(word, &rows): (usize, &usize)| vec![word as u64 * 3 + 7; rows];
         check_all(&lengths.iter().enumerate().flat_map(of).collect::<Vec<u64>>());
-    }
-}
-
-/// Runs that another encoder did not join are found as one range.
-#[test]
-fn adjacent_equal_runs_are_found_as_one_range() {
-    let bytes = padded(&[0x42, 2, 0, 3, 0, 0x2a, 0x16]);
-    let ints = Ints::parse(&bytes, 8).expect("parsed");
-    ints.check().expect("checked");
-    let mut values = [0; 8];
-    ints.decode(0, &mut values);
-    assert_eq!(values, [2, 2, 1, 1, 1, 1, 1, 1]);
-    assert_eq!(ints.equal_range(2..8, 1), 2..8);
-    assert_eq!(ints.equal_range(3..7, 1), 3..7);
-}
-
-/// Rows 0 to 4 are 0; a restart makes the rest of the frame 7; the second frame is 9.
-#[test]
-fn frames_with_ascending_restarts_are_searchable() {
-    let bytes = padded(&[0x44, 0, 0x80, 0x04, 0, 0x90, 1, 0, 5, 0, 1, 7]);
-    let ints = Ints::parse(&bytes, 34).expect("parsed");
-    ints.check().expect("checked");
-    let mut values = [1; 34];
-    ints.decode(0, &mut values);
-    assert_eq!(values, std::array::from_fn(|row| [0, 7, 9][usize::from(row > 4) + row / 32]));
-    for (value, row) in [(0, 0), (1, 5), (7, 5), (8, 32), (9, 32), (10, 34)] {
-        assert_eq!(ints.lower_bound(0..34, value), row);
     }
 }
 

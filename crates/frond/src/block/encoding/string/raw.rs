@@ -13,8 +13,8 @@ use std::{cmp::Ordering, ops::Range};
 use super::{
     super::{IntEncoder, Ints},
     chunk::{self, ChunkHead, Chunked},
-    encoding::{StringColumn, push},
     strings::Strings,
+    traits::{StringColumn, push},
 };
 use crate::{
     block::{BLOCK_RAW_BYTES_MAX, BadBlock, Codec},

@@ -1,11 +1,13 @@
 //! The builder of row blocks: builds one block, row by row.
 
-use super::{
-    RESTART_ROWS,
-    bytes::{KeyBuf, copy_short},
-    common_prefix, varint_bytes,
+use crate::{
+    block::{
+        RESTART_ROWS,
+        bytes::{KeyBuf, copy_short},
+        common_prefix, varint_bytes,
+    },
+    message::Tag,
 };
-use crate::message::Tag;
 
 /// The result of pushing a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +33,7 @@ pub struct BlockBuilder {
 }
 
 /// Bytes after the restart array: rows and restarts.
-pub(super) const TRAILER_BYTES: usize = 4;
+pub(in crate::block) const TRAILER_BYTES: usize = 4;
 
 impl BlockBuilder {
     /// Creates an empty block.
@@ -123,7 +125,7 @@ impl BlockBuilder {
 /// The head of a row: its tag, and the lengths of what its key shares, of the rest of the key, and
 /// of its payload.
 #[derive(Clone, Copy)]
-pub(super) struct Head {
+pub(in crate::block) struct Head {
     pub tag: Tag,
     pub shared: usize,
     pub suffix: usize,

@@ -18,9 +18,9 @@ use super::super::{
 };
 use super::{
     IntKind,
-    encoding::{IntColumn, IntPlan, Scratch, Values},
     head::{cut_unsigned, put_low, row_width, unsigned_bytes},
     tag,
+    traits::{IntColumn, IntPlan, Scratch, Values},
 };
 
 const HEAD_BYTES: usize = 5;
@@ -187,5 +187,37 @@ impl IntPlan for Plan {
         });
         pack(ends, row_width(values.len()), out);
         pack(of_runs.flat_map(|run| run.first()).map(|value| value - base), width, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tests::{contradictions_are_detected, holds, padded},
+        *,
+    };
+
+    #[test]
+    fn runs_round_trip_and_survive_damage() {
+        holds::<Plan>(&(0..200).map(|row| row / 40 * 1_000_003 % 7).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        // A run without rows.
+        contradictions_are_detected(&[(8, "42 02 01 02 00 09 05 0C", "42 02 01 02 00 09 00 0C")]);
+    }
+
+    /// Runs that another encoder did not join are found as one range.
+    #[test]
+    fn adjacent_equal_runs_are_found_as_one_range() {
+        let bytes = padded(&[0x42, 2, 0, 3, 0, 0x2a, 0x16]);
+        let ints = super::super::Ints::parse(&bytes, 8).expect("parsed");
+        ints.check().expect("checked");
+        let mut values = [0; 8];
+        ints.decode(0, &mut values);
+        assert_eq!(values, [2, 2, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(ints.equal_range(2..8, 1), 2..8);
+        assert_eq!(ints.equal_range(3..7, 1), 3..7);
     }
 }

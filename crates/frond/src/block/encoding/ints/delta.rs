@@ -28,9 +28,9 @@ use super::super::{
 use super::{
     IntKind,
     bit_packed::{self, BitPacked},
-    encoding::{IntColumn, IntPlan, Scratch, Values},
     head::{cut_signed, put_low, row_width, signed_bytes},
     tag,
+    traits::{IntColumn, IntPlan, Scratch, Values},
 };
 
 const HEAD_BYTES: usize = 3;
@@ -449,5 +449,53 @@ impl Frames {
             self.sums.push(sum);
         }
         (width, bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tests::{contradictions_are_detected, holds, padded},
+        *,
+    };
+
+    #[test]
+    fn small_steps_round_trip_and_survive_damage() {
+        holds::<Plan>(&(0..200).map(|row| row * 1000 + row * row % 777).collect::<Vec<u64>>());
+        // With restarts, and with a width for each frame.
+        holds::<Plan>(&(0..200).map(|row| row % 60 * 1000 + row % 7).collect::<Vec<u64>>());
+        let step = |row: u64| if row < 100 { row * 3 + row % 2 } else { row * row << 20 };
+        holds::<Plan>(&(0..200).map(step).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        let sums = "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00";
+        // Sums of widths that fall.
+        contradictions_are_detected(&[(
+            34,
+            format!("44 FF 00 00 00 03 00 11 {sums}"),
+            format!("44 FF 00 00 00 03 00 0A {sums}"),
+        )]);
+        // Two restarts in one row; one in a frame's first row, which already has a value.
+        let sound = "44 00 80 00 00 02 00 85 01 00 00";
+        contradictions_are_detected(&[
+            (34, sound, "44 00 80 00 00 02 00 45 01 00 00"),
+            (34, sound, "44 00 80 00 00 02 00 05 08 00 00"),
+        ]);
+    }
+
+    /// Rows 0 to 4 are 0; a restart makes the rest of the frame 7; the second frame is 9.
+    #[test]
+    fn frames_with_ascending_restarts_are_searchable() {
+        let bytes = padded(&[0x44, 0, 0x80, 0x04, 0, 0x90, 1, 0, 5, 0, 1, 7]);
+        let ints = super::super::Ints::parse(&bytes, 34).expect("parsed");
+        ints.check().expect("checked");
+        let mut values = [1; 34];
+        ints.decode(0, &mut values);
+        assert_eq!(values, std::array::from_fn(|row| [0, 7, 9][usize::from(row > 4) + row / 32]));
+        for (value, row) in [(0, 0), (1, 5), (7, 5), (8, 32), (9, 32), (10, 34)] {
+            assert_eq!(ints.lower_bound(0..34, value), row);
+        }
     }
 }

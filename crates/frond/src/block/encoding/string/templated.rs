@@ -26,7 +26,6 @@ use super::{
         Ints, PAD_BYTES,
         bits::{load, mask_of},
     },
-    encoding::StringColumn,
     exceptions::Exceptions,
     fsst::Symbols,
     raw::take_ints,
@@ -34,6 +33,7 @@ use super::{
     strings::Strings,
     templates::{Field, PIECE_BYTES, Span, Templates},
     tokens::GUID_BYTES,
+    traits::StringColumn,
 };
 use crate::{block::BadBlock, coding::Reader};
 

@@ -19,9 +19,9 @@ use std::ops::Range;
 use super::super::super::BadBlock;
 use super::{
     IntKind, Ints,
-    encoding::{IntColumn, any_decoded},
     head::{cut_unsigned, put_low, unsigned_bytes},
     tag,
+    traits::{IntColumn, any_decoded},
 };
 
 const HEAD_BYTES: usize = 2;
@@ -203,7 +203,10 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::tests::{are_refused, contains, contradictions_are_detected},
+        *,
+    };
 
     #[test]
     fn multiples_are_distinguished_from_other_numbers() {
@@ -243,5 +246,28 @@ mod tests {
         }
         values[99] -= 1;
         assert_eq!(step(&values), None);
+    }
+
+    #[test]
+    fn steps_round_trip_and_survive_damage() {
+        let value = |row: u64| (1 << 50) + row * row % 4001 * 1000;
+        contains(IntKind::Scaled, &(0..120).map(value).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        // A step beyond 2^64.
+        contradictions_are_detected(&[(
+            1,
+            "48 18 00 FF FF FF FF FF FF FF 10 00 01 0F",
+            "48 18 00 FF FF FF FF FF FF FF 10 00 01 10",
+        )]);
+        // Steps of steps, steps of decimals; a step of 0 and of 1.
+        are_refused(&[
+            "48 10 02 48 10 02 00 00",
+            "48 10 02 45 00 00 00 00 00 00",
+            "48 00 00 00",
+            "48 10 01 00 00",
+        ]);
     }
 }

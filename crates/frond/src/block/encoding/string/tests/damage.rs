@@ -7,7 +7,7 @@ use super::{
 };
 use crate::block::{
     BLOCK_RAW_BYTES_MAX, Codec,
-    column::string::{
+    encoding::string::{
         StrKind, StringModel, StringPlan, Strings, Strs, fsst_training, model::Parts,
     },
 };

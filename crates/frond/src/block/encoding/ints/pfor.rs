@@ -17,9 +17,9 @@ use super::super::{
 };
 use super::{
     IntKind,
-    encoding::{IntColumn, IntPlan, Scratch, Values},
     head::{cut_unsigned, put_low, row_width, unsigned_bytes},
     tag,
+    traits::{IntColumn, IntPlan, Scratch, Values},
 };
 
 const HEAD_BYTES: usize = 6;
@@ -200,5 +200,30 @@ impl IntPlan for Plan {
         let excesses = above.enumerate().filter(|(_, above)| *above >= escape);
         pack(excesses.clone().map(|(row, _)| row as u64), row_width(values.len()), out);
         pack(excesses.map(|(_, above)| above), excess_width, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tests::{contradictions_are_detected, holds},
+        *,
+    };
+
+    #[test]
+    fn values_with_a_tail_round_trip_and_survive_damage() {
+        let value = |row: u64| if row % 17 == 3 { row << 40 } else { 5000 + row % 11 };
+        holds::<Plan>(&(0..150).map(value).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        let sound = "41 03 0A 00 01 00 8D 85 9D 06 E8 03";
+        contradictions_are_detected(&[
+            // The exception is at another row; it has no code; there are no codes.
+            (8, sound, "41 03 0A 00 01 00 8D 85 9D 05 E8 03"),
+            (8, sound, "41 03 0A 00 01 00 8D 85 81 06 E8 03"),
+            (1, "41 01 00 00 00 00 00", "41 00 00 00 01 00"),
+        ]);
     }
 }

@@ -23,9 +23,9 @@
 use std::ops::Range;
 
 use super::{
-    encoding::{StringColumn, push},
     raw::Laid,
     strings::Strings,
+    traits::{StringColumn, push},
 };
 use crate::{block::BadBlock, coding::Reader};
 

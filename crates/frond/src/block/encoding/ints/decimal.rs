@@ -26,9 +26,9 @@ use super::super::{
 use super::{
     IntKind, Ints,
     bit_packed::{self, BitPacked},
-    encoding::{IntColumn, IntPlan, any_decoded, equal_rows},
     head::{cut_signed, put_low, row_width, signed_bytes},
     tag,
+    traits::{IntColumn, IntPlan, any_decoded, equal_rows},
 };
 
 const HEAD_BYTES: usize = 5;
@@ -336,4 +336,39 @@ fn exponent_of(float: Float, values: &[u64]) -> Option<u8> {
         .zip(&POWERS)
         .find(|(_, power)| most > 0 && whole(power) >= most)
         .map(|(exponent, _)| exponent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tests::{are_refused, contains, contradictions_are_detected, ordered},
+        *,
+    };
+
+    #[test]
+    fn prices_round_trip_and_survive_damage() {
+        let price = |row: u64| if row % 9 == 4 { 0 } else { ordered(row as f64 / 100.0) };
+        contains(IntKind::Decimal, &(0..150).map(price).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        contradictions_are_detected(&[
+            // A sum beyond 2^64, which a search would miss.
+            (
+                1,
+                "45 00 08 00 00 FF FF FF FF FF FF FF 7F 08 00 00",
+                "45 00 08 00 00 FF FF FF FF FF FF FF 7F 08 00 01",
+            ),
+            // An exception at no row; two exceptions in one row.
+            (3, "45 00 00 01 00 02 00 00 00 00", "45 00 00 01 00 03 00 00 00 00"),
+            (3, "45 00 00 02 00 09 00 00 00 00", "45 00 00 02 00 0A 00 00 00 00"),
+        ]);
+        // An exponent too large, decimals of decimals, decimals of steps.
+        are_refused(&[
+            "45 10 00 00 00 00 00",
+            "45 00 00 00 00 45 00 00 00 00 00 00",
+            "45 00 00 00 00 48 10 02 00 00",
+        ]);
+    }
 }

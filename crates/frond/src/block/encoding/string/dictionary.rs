@@ -15,10 +15,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     super::Ints,
-    encoding::{StringColumn, push},
     exceptions::Exceptions,
     raw::{Laid, partition, take_ints},
     strings::{Strings, equal_short},
+    traits::{StringColumn, push},
 };
 use crate::{block::BadBlock, coding::Reader};
 

@@ -7,9 +7,9 @@
 
 use super::{
     super::{IntEncoder, Ints},
-    encoding::StringColumn,
     raw::{self, Laid, take_ints},
     strings::Strings,
+    traits::StringColumn,
 };
 use crate::{
     block::BadBlock,

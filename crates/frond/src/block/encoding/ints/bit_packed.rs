@@ -19,8 +19,8 @@ use super::{
         bits::{Codes, pack, packed_bytes, partition, width_of},
     },
     IntKind,
-    encoding::{IntColumn, IntPlan, Scratch, Values, any_decoded, equal_rows},
     head::{cut_signed, cut_unsigned, put_low, signed_bytes, unsigned_bytes},
+    traits::{IntColumn, IntPlan, Scratch, Values, any_decoded, equal_rows},
 };
 
 /// Flag in the byte of the width: the slope is in 65 536ths.
@@ -259,5 +259,33 @@ impl Plan {
                 |(row, value): (usize, &u64)| value.wrapping_sub(base.wrapping_add(line.at(row)));
             pack(values.iter().enumerate().map(off), width, out);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tests::{are_refused, contradictions_are_detected, holds},
+        *,
+    };
+
+    #[test]
+    fn lines_round_trip_and_survive_damage() {
+        holds::<Plan>(&std::array::from_fn::<u64, 100, _>(|row| {
+            row as u64 * 1000 + row as u64 % 7
+        }));
+        holds::<Plan>(&std::array::from_fn::<u64, 40, _>(|row| u64::MAX - row as u64 * 3));
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        // A sum beyond 2^64, which a search would miss.
+        contradictions_are_detected(&[(
+            1,
+            "08 08 FF FF FF FF FF FF FF FF 00",
+            "08 08 FF FF FF FF FF FF FF FF 01",
+        )]);
+        // A width beyond 64 bits.
+        are_refused(&["C1 00 00"]);
     }
 }

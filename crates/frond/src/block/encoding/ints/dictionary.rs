@@ -18,9 +18,9 @@ use super::super::{
 };
 use super::{
     IntKind,
-    encoding::{IntColumn, IntPlan, Scratch, Values, equal_rows},
     head::{cut_unsigned, put_low, unsigned_bytes},
     tag,
+    traits::{IntColumn, IntPlan, Scratch, Values, equal_rows},
 };
 
 const HEAD_BYTES: usize = 4;
@@ -232,5 +232,34 @@ impl Distinct {
     fn place(&self, value: u64) -> u64 {
         let (_, number) = self.find(value);
         number.and_then(|number| self.places.get(number)).copied().unwrap_or(0).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tests::{contradictions_are_detected, holds},
+        *,
+    };
+
+    #[test]
+    fn few_values_round_trip_and_survive_damage() {
+        let value = |row: u64| [0, 1, 17, 4_000_000_000, 1 << 63][row as usize * 7 % 5];
+        holds::<Plan>(&(0..130).map(value).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        contradictions_are_detected(&[
+            // Equal words; an index beyond them.
+            (2, "43 01 08 00 01 02 01", "43 01 08 00 01 01 01"),
+            (2, "43 02 08 00 01 02 03 01", "43 02 08 00 01 02 03 03"),
+            // A word beyond 2^64, which a search would miss.
+            (
+                2,
+                "43 01 08 08 FE FF FF FF FF FF FF FF 00 01 02",
+                "43 01 08 08 FE FF FF FF FF FF FF FF 00 02 02",
+            ),
+        ]);
     }
 }
