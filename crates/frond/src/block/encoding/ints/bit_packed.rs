@@ -73,6 +73,8 @@ pub struct BitPacked<'a> {
 }
 
 impl<'a> IntColumn<'a> for BitPacked<'a> {
+    const KIND: IntKind = IntKind::BitPacked;
+
     #[inline]
     fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [form, lengths, ..] = **rest else { return None };
@@ -181,6 +183,8 @@ pub struct Plan {
 }
 
 impl IntPlan for Plan {
+    const KIND: IntKind = IntKind::BitPacked;
+
     // The plan with a line: the one without always exists.
     fn below(values: &Values<'_>, bytes_max: usize, _: &mut Scratch) -> Option<Self> {
         Self::linear_below(values.all, bytes_max)

@@ -113,6 +113,8 @@ pub struct Decimal<'a> {
 }
 
 impl<'a> IntColumn<'a> for Decimal<'a> {
+    const KIND: IntKind = IntKind::Decimal;
+
     fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let decimal = Self::open(rest, rows)?;
         let numbers = Ints::parse(rest, rows).ok()?;
@@ -139,10 +141,6 @@ impl<'a> IntColumn<'a> for Decimal<'a> {
         }
         let numbers = Ints::open(rest, rows)?;
         Some(Self { float, power, least, numbers, exceptions, rows: exception_rows, bits })
-    }
-
-    fn kind(&self) -> IntKind {
-        IntKind::Decimal
     }
 
     // Checks that the exceptions' rows ascend and exist, and the whole numbers.

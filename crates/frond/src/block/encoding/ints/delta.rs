@@ -92,6 +92,8 @@ enum Widths<'a> {
 }
 
 impl<'a> IntColumn<'a> for Delta<'a> {
+    const KIND: IntKind = IntKind::Delta;
+
     fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let frames = Self::open(rest, rows)?;
         let bits = frames.end_bit(rows).filter(|bits| *bits <= rows * 64)?;
@@ -117,10 +119,6 @@ impl<'a> IntColumn<'a> for Delta<'a> {
             _ => Restarts::cut(rest, rows)?,
         };
         Some(Self { step, firsts, widths, restarts, deltas: rest })
-    }
-
-    fn kind(&self) -> IntKind {
-        IntKind::Delta
     }
 
     // Checks that restarts ascend, none at the first row of a frame, and that no width is wider
@@ -329,6 +327,8 @@ pub struct Frames {
 }
 
 impl IntPlan for Plan {
+    const KIND: IntKind = IntKind::Delta;
+
     fn below(values: &Values<'_>, bytes_max: usize, scratch: &mut Scratch) -> Option<Self> {
         // Without differences it would be a packed column with more overhead.
         if values.all.len() < 2 || !Self::may_be_below(bytes_max) {
@@ -353,10 +353,6 @@ impl IntPlan for Plan {
         let sums = (by_frame < one_width).then_some(sums);
         let bytes = by_frame.min(one_width);
         (bytes < bytes_max).then_some(Self { step, firsts, width, sums, restarts, bytes })
-    }
-
-    fn kind(&self) -> IntKind {
-        IntKind::Delta
     }
 
     fn bytes(&self, _: usize) -> usize {

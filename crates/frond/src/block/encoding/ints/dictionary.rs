@@ -39,6 +39,8 @@ pub struct Dictionary<'a> {
 }
 
 impl<'a> IntColumn<'a> for Dictionary<'a> {
+    const KIND: IntKind = IntKind::Dictionary;
+
     #[inline]
     fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, last, width, base_bytes, ..] = **rest else { return None };
@@ -51,10 +53,6 @@ impl<'a> IntColumn<'a> for Dictionary<'a> {
             values: Codes::cut(rest, width.into(), count)?,
             places: Codes::cut(rest, width_of(last.into()), rows)?,
         })
-    }
-
-    fn kind(&self) -> IntKind {
-        IntKind::Dictionary
     }
 
     // Checks that the values ascend, and that every index has a value.
@@ -118,6 +116,8 @@ pub struct Plan {
 }
 
 impl IntPlan for Plan {
+    const KIND: IntKind = IntKind::Dictionary;
+
     fn below(values: &Values<'_>, bytes_max: usize, scratch: &mut Scratch) -> Option<Self> {
         let (distinct, (min, max)) = (&mut scratch.distinct, values.ends());
         let values = values.all;
@@ -126,10 +126,6 @@ impl IntPlan for Plan {
         let count_max =
             partition(1..VALUES_MAX + 1, |count| plan(count).bytes(rows) < bytes_max) - 1;
         distinct.collect(values, count_max).then(|| plan(distinct.values.len()))
-    }
-
-    fn kind(&self) -> IntKind {
-        IntKind::Dictionary
     }
 
     fn bytes(&self, rows: usize) -> usize {

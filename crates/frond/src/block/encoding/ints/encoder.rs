@@ -39,8 +39,8 @@ enum Reads {
     Direct,
 }
 
-/// The kinds that are tried besides plain bit packing and read a row with one or two loads, in order
-/// of reading speed.
+/// The kinds that are tried besides plain bit packing and read a row with one or two loads, in
+/// order of reading speed.
 const DIRECT: [IntKind; 4] =
     [IntKind::Linear, IntKind::SingleOutlier, IntKind::Pfor, IntKind::Dictionary];
 

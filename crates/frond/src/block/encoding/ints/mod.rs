@@ -16,6 +16,10 @@
 //! | `scaled.rs` | scaling by the greatest common divisor |
 //! | `decimal.rs` | decimal floats (ALP) |
 //!
+//! Each has an `IntColumn` for readers and an `IntPlan` for the encoder (`traits.rs`). The last two
+//! contain a column of another kind, and have a plan only for what precedes it: `decimal.rs` and
+//! `scaled.rs` import [`Ints`], which imports them.
+//!
 //! Invariants
 //! 1. [`Ints::parse`] looks at the header only, and proves that everything which the header
 //!    announces lies in the bytes, with the padding.
@@ -94,8 +98,8 @@ pub struct Ints<'a> {
     packed: Option<BitPacked<'a>>,
 }
 
-/// Evaluates the expression for the non-packed column at the start of `rest`, which is cut or opened
-/// ([`IntColumn`]); `None` if it does not fit. Headers are long: they are used by reference.
+/// Evaluates the expression for the non-packed column at the start of `rest`, which is cut or
+/// opened ([`IntColumn`]); `None` if it does not fit. Headers are long: they are used by reference.
 macro_rules! rare {
     ($open:ident $rest:expr, $rows:expr, $column:ident => $call:expr) => {
         match $rest.first() {

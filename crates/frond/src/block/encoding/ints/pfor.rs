@@ -45,6 +45,8 @@ struct Exceptions<'a> {
 }
 
 impl<'a> IntColumn<'a> for Pfor<'a> {
+    const KIND: IntKind = IntKind::Pfor;
+
     fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let patched = Self::open(rest, rows)?;
         patched.cut_lists(rest)?;
@@ -61,10 +63,6 @@ impl<'a> IntColumn<'a> for Pfor<'a> {
         let exceptions = usize::from(u16::from_le_bytes([low, high]));
         let (excess_width, row_width) = (excess_width.into(), row_width(rows));
         Some(Self { base, codes, exceptions, excess_width, row_width, lists: rest })
-    }
-
-    fn kind(&self) -> IntKind {
-        IntKind::Pfor
     }
 
     // Checks that the exceptions' rows ascend, and are the rows whose code is all ones.
@@ -139,6 +137,8 @@ pub struct Plan {
 }
 
 impl IntPlan for Plan {
+    const KIND: IntKind = IntKind::Pfor;
+
     fn below(values: &Values<'_>, bytes_max: usize, _: &mut Scratch) -> Option<Self> {
         let ((min, max), values) = (values.ends(), values.all);
         let rows = values.len();
@@ -174,10 +174,6 @@ impl IntPlan for Plan {
             }
         }
         best
-    }
-
-    fn kind(&self) -> IntKind {
-        IntKind::Pfor
     }
 
     fn bytes(&self, rows: usize) -> usize {

@@ -37,6 +37,8 @@ pub struct Rle<'a> {
 }
 
 impl<'a> IntColumn<'a> for Rle<'a> {
+    const KIND: IntKind = IntKind::Rle;
+
     #[inline]
     fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, width, base_bytes, low, high, ..] = **rest else { return None };
@@ -53,10 +55,6 @@ impl<'a> IntColumn<'a> for Rle<'a> {
             ends: Codes::cut(rest, row_width(rows), runs - 1)?,
             values: Codes::cut(rest, width.into(), runs)?,
         })
-    }
-
-    fn kind(&self) -> IntKind {
-        IntKind::Rle
     }
 
     // Checks that run ends ascend, so that each run has at least one row.
@@ -157,14 +155,12 @@ pub struct Plan {
 }
 
 impl IntPlan for Plan {
+    const KIND: IntKind = IntKind::Rle;
+
     fn below(values: &Values<'_>, bytes_max: usize, _: &mut Scratch) -> Option<Self> {
         let (rows, (min, max)) = (values.all.len(), values.ends());
         let plan = Self { base: min, width: width_of(max - min), runs: values.runs() };
         (rows > 0 && plan.bytes(rows) < bytes_max).then_some(plan)
-    }
-
-    fn kind(&self) -> IntKind {
-        IntKind::Rle
     }
 
     fn bytes(&self, rows: usize) -> usize {

@@ -38,6 +38,8 @@ pub struct Scaled<'a> {
 }
 
 impl<'a> IntColumn<'a> for Scaled<'a> {
+    const KIND: IntKind = IntKind::Scaled;
+
     fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let stepped = Self::open(rest, rows)?;
         let numbers = Ints::parse(rest, rows).ok()?;
@@ -56,10 +58,6 @@ impl<'a> IntColumn<'a> for Scaled<'a> {
             return None;
         }
         Some(Self { least, step, numbers: Ints::open(rest, rows)? })
-    }
-
-    fn kind(&self) -> IntKind {
-        IntKind::Scaled
     }
 
     // Checks the multiples, and that none leads beyond 2^64.

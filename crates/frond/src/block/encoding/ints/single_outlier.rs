@@ -36,6 +36,8 @@ pub struct SingleOutlier<'a> {
 }
 
 impl<'a> IntColumn<'a> for SingleOutlier<'a> {
+    const KIND: IntKind = IntKind::SingleOutlier;
+
     #[inline]
     fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, width, lengths, ..] = **rest else { return None };
@@ -43,10 +45,6 @@ impl<'a> IntColumn<'a> for SingleOutlier<'a> {
         let lone = cut_unsigned(rest, (lengths & 15).into())?;
         let base = cut_unsigned(rest, (lengths >> 4).into())?;
         Some(Self { lone, base, codes: Codes::cut(rest, width.into(), rows)? })
-    }
-
-    fn kind(&self) -> IntKind {
-        IntKind::SingleOutlier
     }
 
     // Always succeeds: any codes are valid.
@@ -81,6 +79,8 @@ pub struct Plan {
 }
 
 impl IntPlan for Plan {
+    const KIND: IntKind = IntKind::SingleOutlier;
+
     fn below(values: &Values<'_>, bytes_max: usize, _: &mut Scratch) -> Option<Self> {
         let ((min, max), values) = (values.ends(), values.all);
         let every = values.len().div_ceil(SAMPLES).max(1);
@@ -105,10 +105,6 @@ impl IntPlan for Plan {
         // The codes from 1 to 2^64 - 1 plus code 0 would be too many.
         let fits = plan.width > 0 && plan.bytes(values.len()) < bytes_max;
         fits.then_some(plan)
-    }
-
-    fn kind(&self) -> IntKind {
-        IntKind::SingleOutlier
     }
 
     fn bytes(&self, rows: usize) -> usize {

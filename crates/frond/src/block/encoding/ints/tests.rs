@@ -363,7 +363,8 @@ pub fn holds<P: IntPlan>(values: &[u64]) {
     survives_damage(&column, values.len(), &mut dice());
 }
 
-/// The same of an encoding that contains a column of another one.
+/// What an encoding must do that contains a column of another one: restore values, and do no harm
+/// when damaged.
 pub fn contains(kind: IntKind, values: &[u64]) {
     let mut column = Vec::new();
     let float = Float::Double;

@@ -14,6 +14,9 @@ const CHECKED: usize = 64;
 
 /// A stored column of one encoding. Rows that it does not have read as some number.
 pub trait IntColumn<'a>: Sized {
+    /// The kind of such columns.
+    const KIND: IntKind;
+
     /// Cuts the column, of `rows` rows, off the front of `rest`; `None` if its header announces
     /// what is not there.
     fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self>;
@@ -24,8 +27,10 @@ pub trait IntColumn<'a>: Sized {
         Self::cut(rest, rows)
     }
 
-    /// The kind of the column.
-    fn kind(&self) -> IntKind;
+    /// The kind of the column, which may be a special case of the encoding's.
+    fn kind(&self) -> IntKind {
+        Self::KIND
+    }
 
     /// Checks everything that [`cut`](Self::cut) does not.
     fn check(&self, rows: usize) -> Result<(), BadBlock>;
@@ -50,11 +55,16 @@ pub trait IntColumn<'a>: Sized {
 
 /// A plan to encode values in one encoding.
 pub trait IntPlan: Copy {
+    /// The kind of such columns.
+    const KIND: IntKind;
+
     /// The plan, if the encoding can hold the values in less than `bytes_max` bytes.
     fn below(values: &Values<'_>, bytes_max: usize, scratch: &mut Scratch) -> Option<Self>;
 
-    /// The kind of the column.
-    fn kind(&self) -> IntKind;
+    /// The kind of the column, which may be a special case of the encoding's.
+    fn kind(&self) -> IntKind {
+        Self::KIND
+    }
 
     /// Length of the column.
     fn bytes(&self, rows: usize) -> usize;
@@ -63,7 +73,8 @@ pub trait IntPlan: Copy {
     fn write(&self, values: &[u64], scratch: &mut Scratch, out: &mut Vec<u8>);
 }
 
-/// The intermediate results of planning that writing needs.
+/// The intermediate results of planning that writing needs: of the encodings themselves, so that
+/// this file and theirs import each other.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// Of dictionaries.

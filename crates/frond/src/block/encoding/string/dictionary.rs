@@ -16,9 +16,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     super::Ints,
     exceptions::Exceptions,
-    raw::{Laid, partition, take_ints},
+    raw::{Laid, take_ints},
     strings::{Strings, equal_short},
-    traits::{StringColumn, push},
+    traits::{StringColumn, partition, push_bytes},
 };
 use crate::{block::BadBlock, coding::Reader};
 
@@ -164,12 +164,7 @@ impl StringColumn for Coded<'_> {
         bytes_max: usize,
         out: &mut Strings,
     ) -> Result<(), BadBlock> {
-        self.for_each(rows, |string| {
-            push(out, bytes_max, |bytes| {
-                bytes.extend_from_slice(string);
-                Ok(())
-            })
-        })
+        self.for_each(rows, |string| push_bytes(out, bytes_max, string))
     }
 
     fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {

@@ -14,6 +14,8 @@
 //! | symbols | `fsst.rs` | text (FSST): frequent pieces of up to eight bytes as one byte |
 //! | templates | `templates.rs`, `templated.rs` | few formats, as in logs; what varies is packed |
 //!
+//! Readers know each kind as a `StringColumn` (`traits.rs`).
+//!
 //! The bytes of raw and symbol columns may be compressed by a general codec (`chunk.rs`), as one
 //! chunk that is decoded when the column is parsed; everything else is read in place.
 //!

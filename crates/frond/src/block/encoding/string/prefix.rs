@@ -20,9 +20,9 @@ use std::{cmp::Ordering, ops::Range};
 
 use super::{
     super::{IntEncoder, Ints},
-    raw::{partition, take_ints},
+    raw::take_ints,
     strings::Strings,
-    traits::StringColumn,
+    traits::{StringColumn, partition},
 };
 use crate::{
     block::{BadBlock, RESTART_ROWS, common_prefix, varint_bytes, varint32},

@@ -14,7 +14,7 @@ use super::{
     super::{IntEncoder, Ints},
     chunk::{self, ChunkHead, Chunked},
     strings::Strings,
-    traits::{StringColumn, push},
+    traits::{StringColumn, push_bytes},
 };
 use crate::{
     block::{BLOCK_RAW_BYTES_MAX, BadBlock, Codec},
@@ -188,12 +188,7 @@ impl StringColumn for Laid<'_> {
         bytes_max: usize,
         out: &mut Strings,
     ) -> Result<(), BadBlock> {
-        self.for_each(rows, |string| {
-            push(out, bytes_max, |bytes| {
-                bytes.extend_from_slice(string);
-                Ok(())
-            })
-        })
+        self.for_each(rows, |string| push_bytes(out, bytes_max, string))
     }
 
     #[inline]
@@ -208,23 +203,4 @@ pub(super) fn take_ints<'a>(reader: &mut Reader<'a>, rows: usize) -> Result<Ints
     let ints = Ints::parse(reader.rest(), rows)?;
     reader.take(ints.bytes_used()).ok_or(BadBlock("a string column ends early"))?;
     Ok(ints)
-}
-
-/// The first of `rows` for which `below` is false; `below` must be true for all rows before it and
-/// for none after it.
-#[inline]
-pub(super) fn partition(
-    rows: Range<usize>,
-    mut below: impl FnMut(usize) -> Result<bool, BadBlock>,
-) -> Result<usize, BadBlock> {
-    let Range { start: mut low, end: mut high } = rows;
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if below(middle)? {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    Ok(low)
 }

@@ -3,7 +3,7 @@
 
 use std::{cmp::Ordering, ops::Range};
 
-use super::{raw::partition, shape::Apart, strings::Strings};
+use super::{shape::Apart, strings::Strings};
 use crate::block::BadBlock;
 
 /// A stored column of one encoding, parsed. Rows that are asked for exist, in ranges; a single row
@@ -70,4 +70,36 @@ pub(super) fn push(
         append(bytes)?;
         if bytes.len() > bytes_max { Err(TOO_LONG) } else { Ok(()) }
     })
+}
+
+/// Appends a string in the same way.
+#[inline]
+pub(super) fn push_bytes(
+    out: &mut Strings,
+    bytes_max: usize,
+    string: &[u8],
+) -> Result<(), BadBlock> {
+    push(out, bytes_max, |bytes| {
+        bytes.extend_from_slice(string);
+        Ok(())
+    })
+}
+
+/// The first of `rows` for which `below` is false; `below` must be true for all rows before it and
+/// for none after it.
+#[inline]
+pub(super) fn partition(
+    rows: Range<usize>,
+    mut below: impl FnMut(usize) -> Result<bool, BadBlock>,
+) -> Result<usize, BadBlock> {
+    let Range { start: mut low, end: mut high } = rows;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if below(middle)? {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
 }

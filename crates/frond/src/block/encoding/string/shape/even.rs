@@ -6,8 +6,8 @@
 //! separated by a dash, a colon or a dot.
 //!
 //! Invariants
-//! 1. What is written equals the result of [`decode`](super::StringColumn::decode), plus at most eight bytes after each
-//!    string: bytes that the caller overwrites later, or does not read.
+//! 1. What is written equals the result of [`decode`](super::StringColumn::decode), plus at most
+//!    eight bytes after each string: bytes that the caller overwrites later, or does not read.
 
 use std::ops::Range;
 
