@@ -460,7 +460,7 @@ mod tests {
         holds::<Plan>(&(0..200).map(|row| row * 1000 + row * row % 777).collect::<Vec<u64>>());
         // With restarts, and with a width for each frame.
         holds::<Plan>(&(0..200).map(|row| row % 60 * 1000 + row % 7).collect::<Vec<u64>>());
-        let step = |row: u64| if row < 100 { row * 3 + row % 2 } else { row * row << 20 };
+        let step = |row: u64| if row < 100 { row * 3 + row % 2 } else { (row * row) << 20 };
         holds::<Plan>(&(0..200).map(step).collect::<Vec<u64>>());
     }
 

@@ -98,20 +98,20 @@ pub struct Ints<'a> {
     packed: Option<BitPacked<'a>>,
 }
 
-/// Evaluates the expression for the non-packed column at the start of `rest`, which is cut or
-/// opened ([`IntColumn`]); `None` if it does not fit. Headers are long: they are used by reference.
+/// Evaluates the expression for the non-packed column at the start of `rest`, which is opened;
+/// `None` if it does not fit. Headers are long: they are used by reference.
 macro_rules! rare {
-    ($open:ident $rest:expr, $rows:expr, $column:ident => $call:expr) => {
+    ($rest:expr, $rows:expr, $column:ident => $call:expr) => {
         match $rest.first() {
             Some(&tag::SINGLE_OUTLIER) => {
-                SingleOutlier::$open($rest, $rows).as_ref().map(|$column| $call)
+                SingleOutlier::open($rest, $rows).as_ref().map(|$column| $call)
             }
-            Some(&tag::PFOR) => Pfor::$open($rest, $rows).as_ref().map(|$column| $call),
-            Some(&tag::RLE) => Rle::$open($rest, $rows).as_ref().map(|$column| $call),
-            Some(&tag::DICTIONARY) => Dictionary::$open($rest, $rows).as_ref().map(|$column| $call),
-            Some(&tag::DELTA) => Delta::$open($rest, $rows).as_ref().map(|$column| $call),
-            Some(&tag::DECIMAL) => Decimal::$open($rest, $rows).as_ref().map(|$column| $call),
-            Some(&tag::SCALED) => Scaled::$open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::PFOR) => Pfor::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::RLE) => Rle::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::DICTIONARY) => Dictionary::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::DELTA) => Delta::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::DECIMAL) => Decimal::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&tag::SCALED) => Scaled::open($rest, $rows).as_ref().map(|$column| $call),
             _ => None,
         }
     };
@@ -146,7 +146,14 @@ impl<'a> Ints<'a> {
             return Err(BadBlock("an integer column is of no known kind"));
         }
         let rest = &mut { bytes };
-        let fits = rare!(cut rest, rows, _column => ());
+        let fits = match bytes.first() {
+            Some(&tag::PFOR) => Pfor::cut(rest, rows).map(|_| ()),
+            Some(&tag::DELTA) => Delta::cut(rest, rows).map(|_| ()),
+            Some(&tag::DECIMAL) => Decimal::cut(rest, rows).map(|_| ()),
+            Some(&tag::SCALED) => Scaled::cut(rest, rows).map(|_| ()),
+            // Of these nothing is incomplete after opening.
+            _ => rare!(rest, rows, _column => ()),
+        };
         fits.ok_or(DOES_NOT_FIT)?;
         Ok(rest)
     }
@@ -180,7 +187,7 @@ impl<'a> Ints<'a> {
 
     #[inline(never)]
     fn read_rare(bytes: &[u8], rows: usize, row: usize) -> Option<u64> {
-        rare!(open &mut { bytes }, rows, column => column.get(row))
+        rare!(&mut { bytes }, rows, column => column.get(row))
     }
 
     /// Checks everything that [`parse`](Ints::parse) does not.
@@ -188,7 +195,7 @@ impl<'a> Ints<'a> {
         let rows = self.rows();
         match self.packed {
             Some(packed) => packed.check(rows),
-            None => rare!(open &mut { self.bytes }, rows, column => column.check(rows))
+            None => rare!(&mut { self.bytes }, rows, column => column.check(rows))
                 .unwrap_or(Err(DOES_NOT_FIT)),
         }
     }
@@ -207,7 +214,7 @@ impl<'a> Ints<'a> {
     pub fn kind(&self) -> IntKind {
         match &self.packed {
             Some(packed) => packed.kind(),
-            None => rare!(open &mut { self.bytes }, self.rows(), column => column.kind())
+            None => rare!(&mut { self.bytes }, self.rows(), column => column.kind())
                 .unwrap_or(IntKind::Constant),
         }
     }
@@ -227,7 +234,7 @@ impl<'a> Ints<'a> {
             Some(packed) => packed.decode(first, out),
             None => {
                 let rest = &mut { self.bytes };
-                rare!(open rest, self.rows(), column => column.decode(first, out)).unwrap_or(());
+                rare!(rest, self.rows(), column => column.decode(first, out)).unwrap_or(());
             }
         }
     }
@@ -241,8 +248,7 @@ impl<'a> Ints<'a> {
             Some(packed) => packed.lower_bound(rows, value),
             None => {
                 let rest = &mut { self.bytes };
-                rare!(open rest, self.rows(), column => column.lower_bound(rows, value))
-                    .unwrap_or(end)
+                rare!(rest, self.rows(), column => column.lower_bound(rows, value)).unwrap_or(end)
             }
         }
     }
@@ -263,7 +269,7 @@ impl<'a> Ints<'a> {
     #[inline(never)]
     fn equal_range_rare(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         let (rest, end) = (&mut { self.bytes }, rows.end);
-        let found = rare!(open rest, self.rows(), column => column.equal_range(rows, value));
+        let found = rare!(rest, self.rows(), column => column.equal_range(rows, value));
         found.unwrap_or(end..end)
     }
 }

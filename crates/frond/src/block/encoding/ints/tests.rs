@@ -334,7 +334,8 @@ fn survives_damage(column: &[u8], rows: usize, dice: &mut impl FnMut() -> u64) {
         for _ in 0..1 + dice() % 4 {
             // Headers are in front, and lists have theirs after the codes.
             let at = (dice() as usize % whole.len()).min(dice() as usize % whole.len());
-            bad[at] = if dice() % 3 == 0 { bad[at] ^ 1 << (dice() % 8) } else { dice() as u8 };
+            bad[at] =
+                if dice().is_multiple_of(3) { bad[at] ^ 1 << (dice() % 8) } else { dice() as u8 };
         }
         use_all(&bad, [rows, dice() as usize % 300][dice() as usize % 2]);
     }

@@ -23,6 +23,7 @@ pub trait IntColumn<'a>: Sized {
 
     /// Reads the header of a column that [`cut`](Self::cut) accepts or has accepted; what follows
     /// the header may be incomplete.
+    #[inline]
     fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         Self::cut(rest, rows)
     }
@@ -106,20 +107,22 @@ impl<'v> Values<'v> {
 
     /// Number of runs of equal values.
     pub fn runs(&self) -> usize {
-        *self.runs.get_or_init(|| {
-            let changes = self.neighbours().filter(|(a, b)| a != b).count();
-            changes + usize::from(!self.all.is_empty())
-        })
+        *self.runs.get_or_init(|| runs_of(self.all))
     }
 
     /// Number of values that are below their predecessor.
     pub fn falls(&self) -> usize {
-        *self.falls.get_or_init(|| self.neighbours().filter(|(a, b)| b < a).count())
+        *self.falls.get_or_init(|| falls_of(self.all))
     }
+}
 
-    fn neighbours(&self) -> impl Iterator<Item = (&'v u64, &'v u64)> {
-        self.all.iter().zip(self.all.iter().skip(1))
-    }
+fn runs_of(values: &[u64]) -> usize {
+    let changes = values.iter().zip(values.iter().skip(1)).filter(|(a, b)| a != b).count();
+    changes + usize::from(!values.is_empty())
+}
+
+fn falls_of(values: &[u64]) -> usize {
+    values.iter().zip(values.iter().skip(1)).filter(|(a, b)| b < a).count()
 }
 
 fn ends_of(values: &[u64]) -> (u64, u64) {
