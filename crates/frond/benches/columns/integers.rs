@@ -3,7 +3,7 @@
 
 use std::{hint::black_box, time::Instant};
 
-use frond::internals::block::column::{Float, IntEncoder, IntKind, Ints, PAD_BYTES};
+use frond::internals::block::encoding::{Float, IntEncoder, IntKind, Ints, PAD_BYTES};
 
 use crate::judge::judge;
 

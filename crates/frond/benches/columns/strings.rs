@@ -6,7 +6,7 @@ use std::{hint::black_box, time::Instant};
 
 use frond::internals::block::{
     BLOCK_RAW_BYTES_MAX, Codec,
-    column::{
+    encoding::{
         PAD_BYTES,
         string::{Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Strs, train},
     },

@@ -20,9 +20,9 @@ use std::ops::Range;
 
 use super::{
     BadBlock, Chunks, Codec, DecodeMeter,
-    column::string::{MODEL_VERSION, StringModel},
     columnar::{self, ColumnSelection, ColumnarBlock, Columns, Models},
-    rows::{self, Shape},
+    encoding::string::{MODEL_VERSION, StringModel},
+    row::{self, Shape},
 };
 use crate::{
     coding::{Reader, put_bytes, put_varint},
@@ -95,7 +95,7 @@ impl Format {
             Format::Row => {
                 let shape = Shape::parse(block)?;
                 same(shape.rows(), rows, row_bytes as usize, row_bytes)?;
-                rows::check(block, &shape)
+                row::check(block, &shape)
             }
             Format::Columnar(format) => {
                 let block = format.block(block)?;
@@ -117,7 +117,7 @@ impl Format {
     ) -> Result<Option<(Tag, Payload)>, BadBlock> {
         match self {
             Format::Row => {
-                let found = rows::find(block, &Shape::parse(block)?, key)?;
+                let found = row::find(block, &Shape::parse(block)?, key)?;
                 Ok(found.map(|(tag, payload)| (tag, Payload::InBlock(payload))))
             }
             Format::Columnar(format) => {
@@ -138,7 +138,7 @@ impl Format {
     pub fn rows_below(&self, block: &[u8], key: &[u8]) -> Result<usize, BadBlock> {
         match self {
             Format::Row => {
-                let (shape, mut rows) = (Shape::parse(block)?, rows::Rows::default());
+                let (shape, mut rows) = (Shape::parse(block)?, row::Rows::default());
                 Ok(if rows.seek(block, &shape, key)? { rows.row() } else { shape.rows() })
             }
             Format::Columnar(format) => columnar::rows_below(&format.block(block)?, key),

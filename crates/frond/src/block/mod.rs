@@ -1,43 +1,31 @@
 //! Blocks: the unit of encoding and of caching inside a run. Pure functions on bytes.
 //!
-//! There are two encodings. A *row block* (`Format::Row`) holds rows in key order: each key
-//! without the prefix that it shares with the previous one, a whole key every [`RESTART_ROWS`]
-//! rows, and an array of the offsets of these. A *columnar block* ([`columnar`](mod@columnar))
-//! holds rows by field, in the columns of [`column`](mod@column). A run asks a block for *seek*,
-//! *row i*, *next* and *previous* ([`Position`]), and never looks inside; its [`Format`] says which
-//! of the two its blocks are. How a block's bytes are stored, under a codec or
-//! [`transposed`](mod@transposed) for one, is its [`Packing`]; decoding removes it.
+//! There are two forms. A *row block* ([`row`](mod@row)) holds rows in key order, one after the
+//! other. A *columnar block* ([`columnar`](mod@columnar)) holds rows by field, in the columns of
+//! [`encoding`](mod@encoding). A run asks a block for *seek*, *row i*, *next* and *previous*
+//! ([`Position`]), and never looks inside; its [`Format`] says which of the two its blocks are. How
+//! a block's bytes are stored, under a codec or [`transposed`](mod@transposed) for one, is its
+//! [`Packing`]; decoding removes it.
 //!
-//! ```text
-//! block   = row* | restart offsets, u16 each | rows u16 | restarts u16
-//! row     = tag u8 | shared | suffix bytes | payload bytes | suffix | payload     (lengths LEB128)
-//! ```
-//!
-//! Invariants of row blocks
-//! 1. Keys ascend strictly; a row whose number is a multiple of [`RESTART_ROWS`] shares nothing.
-//! 2. A block has at least one row, and is at most [`BLOCK_RAW_BYTES_TARGET`] long unless it holds
-//!    a single row. Readers refuse a block of several rows that is longer than
-//!    [`BLOCK_ROWS_BYTES_MAX`].
-//! 3. Any bytes give rows or [`BadBlock`], never a panic, and no loop longer than the block.
+//! Invariants
+//! 1. Any bytes give rows or [`BadBlock`], never a panic, and no loop longer than the block.
 //!
 //! Threads: blocks are immutable, builders and cursors belong to one thread; codecs keep their
 //! contexts per thread. Bytes: docs/format.md, "Block".
 
-mod builder;
 mod bytes;
 mod chunks;
 mod codec;
-pub mod column;
 pub mod columnar;
 mod dictionary;
+pub mod encoding;
 mod format;
 mod meter;
 mod packing;
 mod position;
-mod rows;
+mod row;
 mod transposed;
 
-pub use builder::{BlockBuilder, Pushed};
 pub use bytes::common_prefix;
 pub(crate) use bytes::{varint_bytes, varint32};
 pub use chunks::Chunks;
@@ -47,7 +35,7 @@ pub use format::{ColumnarFormat, Format, MODELS_MEMORY_MAX, Payload};
 pub use meter::DecodeMeter;
 pub use packing::Packing;
 pub use position::Position;
-pub use rows::{Rows, Shape, check, find};
+pub use row::{BlockBuilder, Pushed, Rows, Shape, check, find};
 pub use transposed::Taken;
 
 use crate::bounds;

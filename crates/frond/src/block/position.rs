@@ -9,7 +9,7 @@ use super::{
     BadBlock, Chunks,
     columnar::{ColumnSelection, ColumnarRows, Even},
     format::Format,
-    rows::{Rows, Shape},
+    row::{Rows, Shape},
 };
 use crate::message::Tag;
 

@@ -3,7 +3,7 @@
 
 use frond::internals::block::{
     Codec, ColumnarFormat, Format, MODELS_MEMORY_MAX,
-    column::{
+    encoding::{
         Float, IntEncoder, Ints, PAD_BYTES,
         string::{Purpose, StrEncoder, StringModel, Strings, Strs, train},
     },

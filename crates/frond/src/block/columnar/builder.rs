@@ -8,7 +8,7 @@
 use super::{
     super::{
         Codec, Pushed,
-        column::{PAD_BYTES, ROWS_MAX, string::Strings},
+        encoding::{PAD_BYTES, ROWS_MAX, string::Strings},
     },
     columns::{Columns, Holds, Side, word_at},
     difference::Earlier,

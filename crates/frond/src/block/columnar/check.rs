@@ -6,7 +6,7 @@
 use super::{
     super::{
         BLOCK_RAW_BYTES_MAX, BadBlock, Chunks,
-        column::{PAD_BYTES, string::Strings},
+        encoding::{PAD_BYTES, string::Strings},
         varint_bytes,
     },
     columns::{Column, Holds},

@@ -18,7 +18,7 @@
 //!    column.
 
 use crate::{
-    block::column::Float,
+    block::encoding::Float,
     layout::{End, Hint, Layout, Part, VERSION_BYTES},
     sync::Arc,
 };

@@ -25,13 +25,13 @@ use std::ops::Range;
 use super::{
     super::{
         BadBlock,
-        column::{IntKind, Ints, partition},
+        encoding::{IntKind, Ints, partition},
     },
     columns::Holds,
     frame::ColumnarBlock,
     line::{Line, PAIRS_MAX, SHIFT_MAX},
 };
-use crate::coding::Reader;
+use crate::{coding::Reader, message::Tag};
 
 /// First byte of the column. No kind of integer column has it.
 const TAG: u8 = 71;
@@ -51,6 +51,45 @@ pub enum Against {
     Column,
     /// A line over another column.
     Line,
+}
+
+impl<'a> ColumnarBlock<'a> {
+    /// Integer column `at` of the directory.
+    #[inline]
+    pub(super) fn words(&self, at: usize) -> Result<Words<'a>, BadBlock> {
+        Words::parse(self, at)
+    }
+
+    /// Opens an integer column of a key for a search among these rows, which are equal in all
+    /// previous columns. Nothing proves that the column is complete: what is missing reads as some
+    /// number.
+    #[inline]
+    pub(super) fn searched(
+        &self,
+        at: usize,
+        rows: &Range<usize>,
+    ) -> Result<Searched<'a>, BadBlock> {
+        Searched::open(self, at, rows)
+    }
+
+    /// Row `row` of integer column `at` of the directory, without such a proof either.
+    #[inline]
+    pub(super) fn int(&self, at: usize, row: usize) -> Result<u64, BadBlock> {
+        let bytes = self.bytes(at)?;
+        match cut(self, at, bytes)? {
+            None => Ints::read(bytes, self.rows(), row),
+            Some(Cut { other, line, differences }) => {
+                let other = Ints::read(other, self.rows(), row)?;
+                Ok(Ints::read(differences, self.rows(), row)?.wrapping_add(line.at(other)))
+            }
+        }
+    }
+
+    /// The tag of row `row`, and whether its value is in the columns.
+    #[inline]
+    pub(super) fn tag(&self, row: usize) -> Result<(Tag, bool), BadBlock> {
+        self.tag_of(self.int(0, row)?)
+    }
 }
 
 /// A word column, for reading.
@@ -182,19 +221,6 @@ impl<'a> Searched<'a> {
         }
         let border = partition(rows.clone(), is_below);
         if wants_below { rows.start..border } else { border..rows.end }
-    }
-}
-
-/// Reads the word of one row of column `at` in the fastest way.
-#[inline]
-pub(super) fn read(columnar: &ColumnarBlock<'_>, at: usize, row: usize) -> Result<u64, BadBlock> {
-    let bytes = columnar.bytes(at)?;
-    match cut(columnar, at, bytes)? {
-        None => Ints::read(bytes, columnar.rows(), row),
-        Some(Cut { other, line, differences }) => {
-            let other = Ints::read(other, columnar.rows(), row)?;
-            Ok(Ints::read(differences, columnar.rows(), row)?.wrapping_add(line.at(other)))
-        }
     }
 }
 

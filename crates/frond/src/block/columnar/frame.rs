@@ -1,21 +1,18 @@
 //! The places of the columns of a columnar block.
 //!
 //! A block is parsed at every lookup, so parsing reads only its eight header bytes and the end of
-//! the last column: the starts of the others are read when they are wanted.
-
-use std::ops::Range;
+//! the last column: the starts of the others are read when they are wanted. How a column that may
+//! refer to others is read is in `difference.rs` and `reference.rs`, which build on this file.
 
 use super::{
     super::{
         BLOCK_RAW_BYTES_MAX, BadBlock, DecodeMeter, NEWER,
-        column::{
+        encoding::{
             PAD_BYTES,
             string::{StringModel, Strs},
         },
     },
     columns::{Column, Columns, Side},
-    difference::{self, Words},
-    reference::Texts,
 };
 use crate::{message::Tag, sync::Arc};
 
@@ -183,35 +180,11 @@ impl<'a> ColumnarBlock<'a> {
         self.block.get(start..end).ok_or(OUTSIDE)
     }
 
-    /// Integer column `at` of the directory.
-    #[inline]
-    pub(super) fn words(&self, at: usize) -> Result<Words<'a>, BadBlock> {
-        Words::parse(self, at)
-    }
-
     /// The description of column `at` of the directory, if it is one of the key or of the value.
     pub(super) fn column(&self, at: usize) -> Option<&'a Column> {
         let key = &self.key_side().columns;
         let value = self.value_at(0).map_or(&[][..], |_| &self.columns.value.columns);
         key.iter().chain(value).nth(at.checked_sub(1)?)
-    }
-
-    /// Opens an integer column of a key for a search among these rows, which are equal in all
-    /// previous columns. Nothing proves that the column is complete: what is missing reads as some
-    /// number.
-    #[inline]
-    pub(super) fn searched(
-        &self,
-        at: usize,
-        rows: &Range<usize>,
-    ) -> Result<difference::Searched<'a>, BadBlock> {
-        difference::Searched::open(self, at, rows)
-    }
-
-    /// Row `row` of integer column `at` of the directory, without such a proof either.
-    #[inline]
-    pub(super) fn int(&self, at: usize, row: usize) -> Result<u64, BadBlock> {
-        difference::read(self, at, row)
     }
 
     /// Appends string `row` of column `at`, if its encoding is read in a few steps; else returns
@@ -261,15 +234,6 @@ impl<'a> ColumnarBlock<'a> {
         }
     }
 
-    /// String column `at` of the directory, of values, which may quote others.
-    #[inline]
-    pub(super) fn texts<'b>(&self, at: usize, chunk: &'b mut Vec<u8>) -> Result<Texts<'b>, BadBlock>
-    where
-        'a: 'b,
-    {
-        Texts::parse(self, at, chunk)
-    }
-
     /// Most bytes that so many string columns have together: those of the rows, and the
     /// placeholders.
     #[inline]
@@ -287,12 +251,6 @@ impl<'a> ColumnarBlock<'a> {
             number => self.columns.key.columns.len() + number - key,
         };
         self.models.get(number)?.as_deref()
-    }
-
-    /// The tag of row `row`, and whether its value is in the columns.
-    #[inline]
-    pub(super) fn tag(&self, row: usize) -> Result<(Tag, bool), BadBlock> {
-        self.tag_of(self.int(0, row)?)
     }
 
     /// Decodes a number of the tag column.

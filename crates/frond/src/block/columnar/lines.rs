@@ -13,7 +13,7 @@ use std::ops::Range;
 use super::{
     super::{
         BLOCK_RAW_BYTES_MAX, BadBlock, Chunks,
-        column::string::{Apart, Strings},
+        encoding::string::{Apart, Strings},
     },
     columns::{Column, Holds, put_word},
     frame::{ColumnarBlock, TOO_LONG},

@@ -1,9 +1,9 @@
 //! Columnar blocks: rows stored by field, behind the interface of any block of a run.
 //!
 //! The layouts of a tree say what its keys and values are made of; a columnar block stores each
-//! field of all its rows as a [column](mod@super::column). A search proceeds from key column to key
-//! column, each within the rows left over by the previous one; a point read takes one row from the
-//! columns that were asked for; a scan decodes some hundred rows at a time. Nothing needs to be
+//! field of all its rows as a [column](mod@super::encoding). A search proceeds from key column to
+//! key column, each within the rows left over by the previous one; a point read takes one row from
+//! the columns that were asked for; a scan decodes some hundred rows at a time. Nothing needs to be
 //! decompressed first.
 //!
 //! ```text
@@ -18,7 +18,7 @@
 //! | `frame.rs` | the places of a block's columns |
 //! | `difference.rs` | columns stored as the difference to another |
 //! | `line.rs` | linear functions that columns may be differences to |
-//! | `quotes.rs` | string columns that quote others |
+//! | `reference.rs` | string columns that quote others |
 //! | `search.rs` | finding the row of a key |
 //! | `row.rs` | one row from its columns; point lookup |
 //! | `vector.rs` | many rows from their columns |
@@ -28,7 +28,7 @@
 //! | `check.rs` | checking a whole block |
 //! | `unpack.rs` | the form of a block in a cache with room |
 //! | `weigh.rs` | the size of each column |
-//! | `builder.rs`, `held.rs` | rows in, block out; rows as pushed, and the ends of their columns |
+//! | `builder.rs`, `pushed_rows.rs` | rows in, block out; rows as pushed, and the ends of their columns |
 //! | `writer.rs` | choosing each column's encoding, from block to block |
 //! | `samples.rs` | training samples for models of strings |
 //!

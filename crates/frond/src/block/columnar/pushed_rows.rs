@@ -12,7 +12,7 @@ use std::{convert::Infallible, ops::Range, slice::ChunksExact};
 use super::{
     super::{
         bytes::copy_short,
-        column::string::{Strings, equal_short},
+        encoding::string::{Strings, equal_short},
     },
     columns::{Column, Holds, Side, word_at},
 };

@@ -25,11 +25,10 @@ use std::{convert::Infallible, ops::Range};
 use super::{
     super::{
         BadBlock, Codec,
-        column::string::{Strings, Strs},
+        encoding::string::{Strings, Strs},
     },
     columns::{Column, Holds},
     frame::{ColumnarBlock, TOO_LONG},
-    row::Places,
 };
 use crate::layout::{End, Part};
 
@@ -47,6 +46,10 @@ pub(super) const QUOTE_BYTES_MIN: usize = 3;
 /// Number of rows in the sample that is examined first.
 const SAMPLES: usize = 32;
 
+/// Number of strings of a row whose places are remembered: quoting columns mostly quote those just
+/// before them.
+const PLACES: usize = 8;
+
 const BAD: BadBlock = BadBlock("a column quotes none that it can");
 
 /// A column that others may quote: its position in the directory, and the number of terminator
@@ -55,6 +58,43 @@ const BAD: BadBlock = BadBlock("a column quotes none that it can");
 struct Quoted {
     at: usize,
     ending: usize,
+}
+
+impl<'a> ColumnarBlock<'a> {
+    /// String column `at` of the directory, of values, which may quote others.
+    #[inline]
+    pub(super) fn texts<'b>(&self, at: usize, chunk: &'b mut Vec<u8>) -> Result<Texts<'b>, BadBlock>
+    where
+        'a: 'b,
+    {
+        Texts::parse(self, at, chunk)
+    }
+}
+
+/// Places, in what was read so far, of the strings of the current row.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// By position in the directory.
+    all: [(usize, Range<usize>); PLACES],
+    count: usize,
+}
+
+impl Places {
+    /// Notes the place of the string of column `at`.
+    #[inline]
+    pub fn note(&mut self, at: usize, range: Range<usize>) {
+        if let Some(place) = self.all.get_mut(self.count) {
+            *place = (at, range);
+            self.count += 1;
+        }
+    }
+
+    /// The place of the string of column `at`, if it was read.
+    #[inline]
+    pub fn of(&self, at: usize) -> Option<Range<usize>> {
+        let known = self.all.get(..self.count)?;
+        known.iter().find(|(of, _)| *of == at).map(|(_, range)| range.clone())
+    }
 }
 
 /// A string column, for reading.

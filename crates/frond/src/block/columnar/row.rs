@@ -1,45 +1,16 @@
 //! One row from its columns, and point lookups, which read no other row.
 
-use std::ops::Range;
-
 use super::{
     super::{BadBlock, Chunks},
     columns::{Column, ColumnSelection, Holds, put_word},
     frame::{ColumnarBlock, TOO_LONG},
+    reference::Places,
     search::place,
 };
 use crate::{coding::put_varint, message::Tag};
 
-/// Number of strings of a row whose places are remembered: quoting columns mostly quote those just
-/// before them.
-const PLACES: usize = 8;
 /// Most bytes that are reserved at once for a row, whatever the block says about its length.
 const ROW_RESERVED_MAX: usize = 4096;
-
-/// Places, in what was read so far, of the strings of the current row.
-#[derive(Debug, Default)]
-pub(super) struct Places {
-    /// By position in the directory.
-    all: [(usize, Range<usize>); PLACES],
-    count: usize,
-}
-
-impl Places {
-    #[inline]
-    fn note(&mut self, at: usize, range: Range<usize>) {
-        if let Some(place) = self.all.get_mut(self.count) {
-            *place = (at, range);
-            self.count += 1;
-        }
-    }
-
-    /// The place of the string of column `at`, if it was read.
-    #[inline]
-    pub fn of(&self, at: usize) -> Option<Range<usize>> {
-        let known = self.all.get(..self.count)?;
-        known.iter().find(|(of, _)| *of == at).map(|(_, range)| range.clone())
-    }
-}
 
 /// Returns the tag of `key`, if the block has it, and whether its value is in the columns; the
 /// payload, or of a value in the columns the wanted fields, is put into `payload`. Reads no column

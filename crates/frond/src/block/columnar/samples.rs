@@ -4,7 +4,7 @@
 use super::{
     super::{
         Codec,
-        column::string::{Purpose, StrEncoder, Strings, Trained, train},
+        encoding::string::{Purpose, StrEncoder, Strings, Trained, train},
     },
     columns::Columns,
 };

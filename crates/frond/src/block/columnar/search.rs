@@ -8,7 +8,7 @@
 use std::{cmp::Ordering, ops::Range};
 
 use super::{
-    super::{BadBlock, Chunks, column::string::Strs},
+    super::{BadBlock, Chunks, encoding::string::Strs},
     columns::{Holds, word_at},
     frame::ColumnarBlock,
 };

@@ -11,7 +11,7 @@
 //! 2. It is made only from a block that [`check`](super::check) has passed, and never written.
 
 use super::{
-    super::{BadBlock, Chunks, column::PAD_BYTES, column::string::Strs},
+    super::{BadBlock, Chunks, encoding::PAD_BYTES, encoding::string::Strs},
     builder::join,
     columns::Holds,
     frame::ColumnarBlock,

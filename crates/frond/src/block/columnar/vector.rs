@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use super::{
-    super::{BadBlock, Chunks, column::string::Strings},
+    super::{BadBlock, Chunks, encoding::string::Strings},
     frame::ColumnarBlock,
     lines::{EvenLines, Lines, Scratch, Source, decode},
     spare::Memory,

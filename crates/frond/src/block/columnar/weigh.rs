@@ -4,8 +4,8 @@
 use super::{
     super::{
         BadBlock, Codec,
-        column::string::Strings,
-        column::{IntKind, string::StrKind},
+        encoding::string::Strings,
+        encoding::{IntKind, string::StrKind},
         varint_bytes,
     },
     columns::{Column, Holds},

@@ -10,7 +10,7 @@
 use super::{
     super::{
         Codec,
-        column::{
+        encoding::{
             Chosen, Float, IntEncoder, IntKind,
             string::{
                 Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Trained, Written,

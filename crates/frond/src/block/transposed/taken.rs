@@ -3,7 +3,7 @@
 use super::{
     super::{
         BLOCK_ROWS_BYTES_MAX, BadBlock, common_prefix,
-        rows::{self, Shape},
+        row::{self, Shape},
     },
     FORM_RATIO_MAX, matrix, sums,
 };
@@ -55,7 +55,7 @@ impl Taken {
         }
         let mut first = None;
         let mut same_length = true;
-        for row in rows::each(block, shape) {
+        for row in row::each(block, shape) {
             let row = row?;
             let payload = block.get(row.payload).unwrap_or_default();
             let suffix = block.get(row.suffix).unwrap_or_default();

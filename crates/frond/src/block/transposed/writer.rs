@@ -5,8 +5,8 @@
 
 use super::super::{
     BadBlock, RESTART_ROWS,
-    builder::{Head, TRAILER_BYTES},
     bytes::copy_short,
+    row::{Head, TRAILER_BYTES},
 };
 use crate::message::Tag;
 

@@ -19,8 +19,8 @@
 use crate::{
     block::{
         Codec, ColumnarFormat, DecodeMeter, Format, MODELS_MEMORY_MAX,
-        column::string::StringModel,
         columnar::{Columns, Plans, Samples},
+        encoding::string::StringModel,
     },
     layout::{Layout, RowVersions},
     sync::{Arc, Mutex},

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     block::{
         Codec, Pushed,
-        column::{
+        encoding::{
             PAD_BYTES,
             string::{StrEncoder, StrKind, StringPlan, Strings},
         },

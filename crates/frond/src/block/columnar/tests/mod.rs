@@ -23,7 +23,7 @@ use super::{
 use crate::{
     block::{
         self, BlockBuilder, Chunks, Codec, Pushed, Shape,
-        column::string::{Purpose, StrEncoder, StrKind, StringModel, Strings, train},
+        encoding::string::{Purpose, StrEncoder, StrKind, StringModel, Strings, train},
     },
     layout::{End, Hint, Layout, Part},
     message::{Kind, Tag},

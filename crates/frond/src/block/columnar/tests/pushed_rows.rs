@@ -12,7 +12,7 @@ use super::{
     rows::{Noise, any_layout, row_of},
 };
 use crate::{
-    block::column::string::Strings,
+    block::encoding::string::Strings,
     layout::{End, Hint, Layout, Part},
 };
 

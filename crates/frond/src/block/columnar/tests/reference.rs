@@ -7,7 +7,7 @@ use super::{
     rows::Noise,
 };
 use crate::{
-    block::{BadBlock, Codec, Pushed, column::string::Strings},
+    block::{BadBlock, Codec, Pushed, encoding::string::Strings},
     coding::put_bytes,
     layout::{End, Hint, Layout, Part},
     message::Tag,
