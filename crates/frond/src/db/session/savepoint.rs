@@ -8,7 +8,10 @@
 
 use crate::{Result, sync::Arc};
 
-use super::{Isolation, State, Txn, write_buffer::no_savepoint};
+use super::{
+    Isolation, State, Txn,
+    write_buffer::{WriteBuffer, no_savepoint},
+};
 
 /// A point in a transaction to roll back to: see [`Txn::savepoint`].
 ///
@@ -91,8 +94,10 @@ impl Txn {
         let mut state = self.stay()?;
         self.buffer.begin_statement(&mut state.buffer);
         self.forget_view(&mut state);
-        state.begin_statement_in_temporary();
-        Ok(())
+        state.in_temporary(|buffer, own| {
+            buffer.begin_statement(own);
+            Ok(())
+        })
     }
 
     /// Starts a statement inside the current one, such as a statement of a function or a trigger
@@ -125,7 +130,7 @@ impl Txn {
     pub fn begin_substatement(&self) -> Result<()> {
         let mut state = self.stay()?;
         self.buffer.begin_substatement(&mut state.buffer)?;
-        state.begin_substatement_in_temporary()
+        state.in_temporary(WriteBuffer::begin_substatement)
     }
 
     /// Ends the innermost substatement: scans that start from now on see what those of the
@@ -137,7 +142,7 @@ impl Txn {
     pub fn end_substatement(&self) -> Result<()> {
         let mut state = self.stay()?;
         state.buffer.marks.end_substatement()?;
-        state.end_substatement_in_temporary()
+        state.in_temporary(|_, own| own.marks.end_substatement())
     }
 
     /// Rolls back what was written since the statement started, and forgets the savepoints and

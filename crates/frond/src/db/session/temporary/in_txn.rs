@@ -4,9 +4,11 @@
 
 use crate::{
     Error, Result,
-    db::session::{State, Txn},
+    db::session::{
+        State, Txn,
+        write_buffer::{BufferState, WriteBuffer},
+    },
     sync::Arc,
-    txn::lock_table::Owner,
 };
 
 use super::{Held, TemporaryTree, used};
@@ -52,19 +54,29 @@ impl TemporaryTree {
 }
 
 impl Held {
+    /// Rolls back to a savepoint, unless the tree is lost: then it has nothing to roll back, and
+    /// reports its loss when it is read or written (invariant 3 of the folder).
     pub(super) fn rollback_to_savepoint(&self, savepoint: u64) -> Result<()> {
-        // A lost tree has nothing to roll back, and reports its loss when it is read or written
-        // (invariant 3 of the folder).
-        if let Ok(mut state) = self.lock() {
-            self.buffer.rollback_to_savepoint(&mut state.buffer, savepoint)?;
-            self.forget_dropped();
-        }
+        let Ok(mut own) = self.lock() else { return Ok(()) };
+        self.buffer.rollback_to_savepoint(&mut own.buffer, savepoint)?;
+        self.forget_dropped();
         Ok(())
     }
 }
 
 /// A lost tree is skipped everywhere here.
 impl State {
+    /// Does something to each temporary tree that the transaction has written.
+    pub(in crate::db::session) fn in_temporary(
+        &self,
+        does: impl Fn(&WriteBuffer, &mut BufferState) -> Result<()>,
+    ) -> Result<()> {
+        self.temporary.iter().try_for_each(|TemporaryUse { held, .. }| match held.lock() {
+            Ok(mut own) => does(&held.buffer, &mut own.buffer),
+            Err(_) => Ok(()),
+        })
+    }
+
     pub(in crate::db::session) fn mark_temporary(&mut self, number: u64) {
         for TemporaryUse { held, marks, .. } in &mut self.temporary {
             if let Ok(mut own) = held.lock() {
@@ -98,33 +110,11 @@ impl State {
 
     /// Makes the transaction's interrupters reach its calls in temporary trees.
     pub(in crate::db::session) fn cancel_in_temporary(&self) {
-        self.temporary.iter().for_each(|using| using.cancel_with(self.known()));
-    }
-
-    pub(in crate::db::session) fn begin_statement_in_temporary(&self) {
         for TemporaryUse { held, .. } in &self.temporary {
             if let Ok(mut own) = held.lock() {
-                held.buffer.begin_statement(&mut own.buffer);
+                own.writer = self.known().cloned();
             }
         }
-    }
-
-    pub(in crate::db::session) fn begin_substatement_in_temporary(&self) -> Result<()> {
-        for TemporaryUse { held, .. } in &self.temporary {
-            if let Ok(mut own) = held.lock() {
-                held.buffer.begin_substatement(&mut own.buffer)?;
-            }
-        }
-        Ok(())
-    }
-
-    pub(in crate::db::session) fn end_substatement_in_temporary(&self) -> Result<()> {
-        for TemporaryUse { held, .. } in &self.temporary {
-            if let Ok(mut own) = held.lock() {
-                own.buffer.marks.end_substatement()?;
-            }
-        }
-        Ok(())
     }
 
     /// Rolls back to the start of the statement; savepoints up to this number stay.
@@ -132,14 +122,14 @@ impl State {
         &mut self,
         left: u64,
     ) -> Result<()> {
-        for TemporaryUse { held, marks, .. } in &mut self.temporary {
+        for TemporaryUse { marks, .. } in &mut self.temporary {
             marks.truncate(marks.partition_point(|(other, _)| *other <= left));
-            if let Ok(mut own) = held.lock() {
-                held.buffer.rollback_statement(&mut own.buffer)?;
-                held.forget_dropped();
-            }
         }
-        Ok(())
+        self.in_temporary(|buffer, own| {
+            buffer.rollback_statement(own)?;
+            buffer.live.lock().forget_dropped();
+            Ok(())
+        })
     }
 
     /// Keeps what was written.
@@ -154,14 +144,6 @@ impl State {
 }
 
 impl TemporaryUse {
-    /// Makes the tree's calls and cursors cancellable by the interrupts of the writing transaction,
-    /// if it has an owner.
-    fn cancel_with(&self, writer: Option<&Arc<Owner>>) {
-        if let Ok(mut own) = self.held.lock() {
-            own.writer = writer.cloned();
-        }
-    }
-
     fn end(self, takes_back: bool) {
         let Self { held, start, .. } = self;
         // A lost tree reports that to its next caller.
