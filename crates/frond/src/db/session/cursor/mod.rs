@@ -261,7 +261,8 @@ impl TxnCursor<'_> {
     }
 
     /// True if the current row is locked. False if the scan locks nothing, or if it met another
-    /// transaction's lock and read the last committed version ([`IfLocked::SemiConsistent`]).
+    /// transaction's lock and read the last committed version
+    /// ([`SemiConsistent`](crate::IfLocked::SemiConsistent)).
     pub fn is_locked(&self) -> bool {
         self.is_locked
     }
