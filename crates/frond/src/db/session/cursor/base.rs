@@ -7,7 +7,7 @@ use crate::Result;
 use super::{
     super::{
         locking_scan::{LockingScan, Step},
-        write_buffer::{Position, above},
+        write_buffer::{Place, Position, above},
     },
     Cursor,
 };
@@ -20,13 +20,13 @@ pub(super) enum Base<'t> {
 }
 
 impl Base<'_> {
-    /// Moves beyond a position in a direction; `at` is the key of the position.
-    pub fn place(&mut self, forward: bool, position: Position, at: &[u8]) {
-        match position {
+    /// Moves beyond a place, in its direction.
+    pub fn place(&mut self, at: &Place) {
+        match at.position {
             Position::Low => self.seek_first(),
             Position::High => self.seek_last(),
-            Position::Row if forward => self.seek(&above(at)),
-            Position::Row | Position::Below => self.seek(at),
+            Position::Row if at.forward => self.seek(&above(&at.key)),
+            Position::Row | Position::Below => self.seek(&at.key),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     db::{Repeats, RowBuf, tree::bounds},
 };
 
-use super::{Base, Position, TxnCursor};
+use super::{Base, TxnCursor};
 
 impl TxnCursor<'_> {
     /// Reads up to `rows_max` rows, going up or down, into a buffer that is cleared first. Returns
@@ -61,28 +61,24 @@ impl TxnCursor<'_> {
 
     fn read_piece(&mut self, forward: bool, out: &mut RowBuf, rows_max: usize) -> Result<usize> {
         self.begin_step()?;
-        if self.forward != forward || !self.is_placed || !self.is_behind {
-            self.forward = forward;
-            self.is_placed = false;
-            self.place()?;
-            self.is_placed = true;
+        self.place.is_reached &= self.is_behind;
+        if self.place.must_be_reached(forward) {
+            self.reach_place()?;
         }
         let Base::Seen(base) = &mut self.base else { return Ok(0) };
-        base.read_batch_to(forward, out, rows_max).inspect_err(|_| self.is_placed = false)?;
+        base.read_batch_to(forward, out, rows_max)
+            .inspect_err(|_| self.place.is_reached = false)?;
         let last = if forward { out.len().checked_sub(1) } else { Some(0) };
         let Some((key, _)) = last.and_then(|last| out.get(last)) else {
-            self.order.forget();
-            self.position = if forward { Position::High } else { Position::Low };
+            self.place.arrive(None);
             return Ok(0);
         };
-        self.at.clear();
-        self.at.extend_from_slice(key);
-        (self.position, self.has_given) = (Position::Row, true);
+        self.place.stand_on(key);
         if cfg!(debug_assertions) {
             let in_order =
                 (0..out.len()).map(|row| if forward { row } else { out.len() - 1 - row });
             let keys = in_order.filter_map(|row| out.get(row)).map(|(key, _)| key);
-            keys.for_each(|key| self.order.hands_out(forward, key, Repeats::Never));
+            keys.for_each(|key| self.place.order.hands_out(forward, key, Repeats::Never));
         }
         Ok(out.len())
     }

@@ -3,10 +3,8 @@
 //! Two cursors are merged: one over the snapshot, and one over the transaction's own writes as they
 //! were when the scan, or its statement if there was one, started (`write_buffer/scan.rs`).
 //!
-//! Invariants
-//! 1. The position is the key returned last, also after an error; `next` returns the first row
-//!    above it, `prev` the last row below it.
-//! 2. Both cursors stand on their first row beyond the position in the current direction.
+//! Invariant: both cursors stand on their first row beyond the [place](Place) in its direction, if
+//! it `is_reached`.
 //!
 //! Threads: one. Cost: while the transaction has written nothing to the tree, that of a cursor's
 //! row plus a check; otherwise also a copy of each row.
@@ -15,7 +13,7 @@ use std::{cmp::Ordering, time::Duration};
 
 use crate::{
     Error, KeyRange, Result,
-    db::{Cursor, KeyOrder, Projection, Repeats, Tree, TxnRows, tree::bounds},
+    db::{Cursor, Projection, Tree, TxnRows, tree::bounds},
     message::Kind,
 };
 
@@ -24,7 +22,7 @@ mod batch;
 use super::{
     Meeting, ReadOptions, RowRead, State, Txn,
     locking_scan::{LockingScan, Step},
-    write_buffer::{BufferScan, Position},
+    write_buffer::{BufferScan, Place, Position},
 };
 use base::Base;
 
@@ -45,17 +43,9 @@ pub struct TxnCursor<'t> {
     is_whole: bool,
     /// The parts to cut out of values; `None`: values are returned whole.
     projection: Option<Projection>,
-    /// The key that the position refers to.
-    at: Vec<u8>,
-    position: Position,
-    forward: bool,
-    /// Whether both cursors stand where they should.
-    is_placed: bool,
+    place: Place,
     /// Whether the row returned last is locked by this scan.
     is_locked: bool,
-    /// Whether a row was returned since the cursor was positioned; `at` is its key.
-    has_given: bool,
-    order: KeyOrder,
 }
 
 short_debug!(TxnCursor<'_>, "TxnCursor", |cursor| cursor.tree.name());
@@ -165,13 +155,8 @@ impl Txn {
             row: Row::default(),
             is_whole: false,
             projection: None,
-            at: Vec::new(),
-            position: Position::Low,
-            forward: true,
-            is_placed: false,
+            place: Place::new(),
             is_locked: false,
-            has_given: false,
-            order: KeyOrder::default(),
         }
     }
 }
@@ -203,7 +188,7 @@ impl TxnCursor<'_> {
         projection.check(self.tree.schema.as_ref())?;
         // Own writes that it does not see now, it never sees.
         let is_untouched = self.txn.buffer.changes(self.tree.entry.id) == 0;
-        self.is_placed = false;
+        self.place.is_reached = false;
         match &mut self.base {
             // If it projects already it goes on doing so: later own writes are not seen by the
             // scan.
@@ -219,26 +204,17 @@ impl TxnCursor<'_> {
 
     /// Moves just below `key`: `next` then returns the first row not below it.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
-        let key = key.as_ref();
-        self.at.clear();
-        self.at.extend_from_slice(key);
-        self.stand(Position::Below);
+        self.place.seek(key.as_ref());
     }
 
     /// Moves below the first row.
     pub fn seek_first(&mut self) {
-        self.stand(Position::Low);
+        self.place.stand(Position::Low);
     }
 
     /// Moves above the last row.
     pub fn seek_last(&mut self) {
-        self.stand(Position::High);
-    }
-
-    fn stand(&mut self, position: Position) {
-        (self.position, self.is_placed) = (position, false);
-        self.has_given = false;
-        self.order.forget();
+        self.place.stand(Position::High);
     }
 
     /// The next row up, or `None` at the end of the range.
@@ -279,18 +255,18 @@ impl TxnCursor<'_> {
             let why = "a scan that locks nothing locks nothing again";
             return Err(Error::InvalidArgument(why.into()));
         };
-        if !self.has_given {
+        if !self.place.has_given {
             let why = "the cursor has given no row since it was placed";
             return Err(Error::InvalidArgument(why.into()));
         }
         let (mode, meeting) = walk.lock();
         let meeting = Meeting { wait: wait.or(meeting.wait), ..meeting.that_waits() };
         let mut row = RowRead { value: std::mem::take(&mut self.row.value), ..Default::default() };
-        let read = self.txn.read_again(&self.tree, &self.at, (mode, meeting), &mut row);
+        let read = self.txn.read_again(&self.tree, &self.place.key, (mode, meeting), &mut row);
         self.row.value = row.value;
         read?;
         self.is_locked = true;
-        self.row.key.clone_from(&self.at);
+        self.row.key.clone_from(&self.place.key);
         let found = self.cut(row.exists)?;
         Ok(found.then_some((&self.row.key, &self.row.value)))
     }
@@ -321,36 +297,20 @@ impl TxnCursor<'_> {
             // What it returns next need not be what was locked last.
             locks.keep_last();
         }
-        self.is_placed &= self.own.update(&state.buffer)?;
+        self.place.is_reached &= self.own.update(&state.buffer)?;
         self.is_locked = false;
         Ok(())
     }
 
     fn go(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
         self.begin_step()?;
-        if self.forward != forward || !self.is_placed {
-            self.forward = forward;
-            // If this fails halfway, the cursors are positioned anew.
-            self.is_placed = false;
-            self.place()?;
-            self.is_placed = true;
+        if self.place.must_be_reached(forward) {
+            self.reach_place()?;
         }
         // A failure before there is a row leaves the position unchanged.
         let found = self.step().and_then(|found| self.cut(found));
-        let found = found.inspect_err(|_| self.is_placed = false)?;
-        if found {
-            self.at.clear();
-            self.at.extend_from_slice(&self.row.key);
-            self.has_given = true;
-            self.order.hands_out(forward, &self.row.key, Repeats::Never);
-        } else {
-            self.order.forget();
-        }
-        self.position = match found {
-            true => Position::Row,
-            false if forward => Position::High,
-            false => Position::Low,
-        };
+        let found = found.inspect_err(|_| self.place.is_reached = false)?;
+        self.place.arrive(found.then_some(&self.row.key));
         Ok(found.then_some((&self.row.key, &self.row.value)))
     }
 
@@ -362,11 +322,11 @@ impl TxnCursor<'_> {
         Ok(found)
     }
 
-    /// Moves both cursors to their first row beyond the position.
-    fn place(&mut self) -> Result<()> {
-        self.base.place(self.forward, self.position, &self.at);
-        self.own.place(self.forward, self.position, &self.at)?;
-        self.is_behind = true;
+    /// Moves both cursors to their first row beyond the place.
+    fn reach_place(&mut self) -> Result<()> {
+        self.base.place(&self.place);
+        self.own.place(&self.place)?;
+        (self.is_behind, self.place.is_reached) = (true, true);
         Ok(())
     }
 
@@ -374,7 +334,7 @@ impl TxnCursor<'_> {
     /// current own entry; then it must be moved again.
     fn peek(&mut self) -> Result<()> {
         let own = self.own.entry();
-        match self.base.step(self.forward, own.as_ref().map(|own| own.key))? {
+        match self.base.step(self.place.forward, own.as_ref().map(|own| own.key))? {
             Step::End => {
                 self.peeked = None;
                 self.is_behind = false;
@@ -402,7 +362,7 @@ impl TxnCursor<'_> {
                 (None, None) => return Ok(false),
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (Some(base), Some(own)) => match self.forward {
+                (Some(base), Some(own)) => match self.place.forward {
                     true => base.key.as_slice().cmp(own.key),
                     false => own.key.cmp(&base.key),
                 },

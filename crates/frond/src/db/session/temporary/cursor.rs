@@ -1,17 +1,14 @@
 //! Scans of temporary trees.
 //!
-//! Invariant: the position is the key returned last, also after an error; `next` returns the first
-//! row above it, `prev` the last row below it.
-//!
 //! Threads: one.
 
 use crate::{
     KeyRange, Result,
-    db::{KeyOrder, Projection, Repeats, RowBuf, TemporaryRows, tree::bounds},
+    db::{Projection, RowBuf, TemporaryRows, tree::bounds},
 };
 
 use super::{
-    super::write_buffer::{BufferScan, Position},
+    super::write_buffer::{BufferScan, Place, Position},
     Held, TEMPORARY, TemporaryTree,
 };
 
@@ -24,13 +21,7 @@ pub struct TemporaryCursor<'t> {
     value: Vec<u8>,
     /// The parts to cut out of values; `None`: values are returned whole.
     projection: Option<Projection>,
-    /// The key that the position refers to.
-    at: Vec<u8>,
-    position: Position,
-    forward: bool,
-    /// Whether `scan` stands on the first entry beyond the position.
-    is_placed: bool,
-    order: KeyOrder,
+    place: Place,
 }
 
 short_debug!(TemporaryCursor<'_>, "TemporaryCursor", |cursor| cursor.held.tree.id().0);
@@ -60,11 +51,7 @@ impl TemporaryTree {
             key: Vec::new(),
             value: Vec::new(),
             projection: None,
-            at: Vec::new(),
-            position: Position::Low,
-            forward: true,
-            is_placed: false,
-            order: KeyOrder::default(),
+            place: Place::new(),
         })
     }
 
@@ -118,25 +105,17 @@ impl TemporaryCursor<'_> {
 
     /// Moves just below `key`: `next` then returns the first row not below it.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
-        let key = key.as_ref();
-        self.at.clear();
-        self.at.extend_from_slice(key);
-        self.stand(Position::Below);
+        self.place.seek(key.as_ref());
     }
 
     /// Moves below the first row.
     pub fn seek_first(&mut self) {
-        self.stand(Position::Low);
+        self.place.stand(Position::Low);
     }
 
     /// Moves above the last row.
     pub fn seek_last(&mut self) {
-        self.stand(Position::High);
-    }
-
-    fn stand(&mut self, position: Position) {
-        (self.position, self.is_placed) = (position, false);
-        self.order.forget();
+        self.place.stand(Position::High);
     }
 
     /// The next row up, or `None` at the end of the range.
@@ -189,25 +168,13 @@ impl TemporaryCursor<'_> {
     }
 
     fn go(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
-        self.is_placed &= self.scan.update(&self.held.enter()?.buffer)?;
-        if self.forward != forward || !self.is_placed {
-            (self.forward, self.is_placed) = (forward, false);
-            self.scan.place(forward, self.position, &self.at)?;
-            self.is_placed = true;
+        self.place.is_reached &= self.scan.update(&self.held.enter()?.buffer)?;
+        if self.place.must_be_reached(forward) {
+            self.scan.place(&self.place)?;
+            self.place.is_reached = true;
         }
-        // A failure leaves the position unchanged.
-        let found = self.step().inspect_err(|_| self.is_placed = false)?;
-        if found {
-            self.at.clone_from(&self.key);
-            self.order.hands_out(forward, &self.key, Repeats::Never);
-        } else {
-            self.order.forget();
-        }
-        self.position = match (found, forward) {
-            (true, _) => Position::Row,
-            (false, true) => Position::High,
-            (false, false) => Position::Low,
-        };
+        let found = self.step().inspect_err(|_| self.place.is_reached = false)?;
+        self.place.arrive(found.then_some(&self.key));
         Ok(found.then_some((&self.key, &self.value)))
     }
 

@@ -17,6 +17,7 @@
 //! | `row_write.rs` | a write of one key, and what is known about the key |
 //! | `spill.rs` | spills what takes too much memory, and merges what was spilled |
 //! | `cursor.rs` | a cursor over what is in memory and what was spilled |
+//! | `place.rs` | where a scan stands |
 //! | `scan.rs` | a cursor that stays at its mark while its buffer is written, spilled, rolled back |
 //!
 //! Invariants
@@ -28,6 +29,7 @@
 
 mod cursor;
 mod marks;
+mod place;
 mod row_write;
 mod scan;
 mod spill;
@@ -45,8 +47,9 @@ use crate::{
 
 use cursor::WriteBufferCursor;
 pub(super) use marks::{Marks, no_savepoint};
+pub(super) use place::{Place, Position};
 pub(super) use row_write::{Absent, RowWrite, Written};
-pub(super) use scan::{BufferScan, Position, above};
+pub(super) use scan::{BufferScan, above};
 #[cfg(all(test, not(shuttle)))]
 pub(super) use spill::PIECES_MAX;
 pub(super) use spill::{Cancellable, MERGED, Spiller};

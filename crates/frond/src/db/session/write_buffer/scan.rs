@@ -16,21 +16,10 @@ use crate::{
     txn::{Mark, OwnCursor},
 };
 
-use super::{BufferState, WriteBuffer, WriteBufferCursor};
+use super::{BufferState, Place, Position, WriteBuffer, WriteBufferCursor};
 
 /// A range of keys: from the first up to, but not including, the second.
 type Range = (Option<Vec<u8>>, Option<Vec<u8>>);
-
-/// Position of a cursor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::db::session) enum Position {
-    Low,
-    High,
-    /// On a key.
-    Row,
-    /// Just below a key, to which it was positioned by a seek.
-    Below,
-}
 
 /// A scan of one tree's rows in a write buffer. Its owner calls [`update`](Self::update) before
 /// each step.
@@ -112,14 +101,14 @@ impl<'t> BufferScan<'t> {
         }
     }
 
-    /// Moves to the first entry beyond a position in a direction; `at` is the key of the position.
-    pub fn place(&mut self, forward: bool, position: Position, at: &[u8]) -> Result<()> {
+    /// Moves to the first entry beyond a place, in its direction.
+    pub fn place(&mut self, at: &Place) -> Result<()> {
         let cursor = &mut self.cursor;
-        match (forward, position) {
+        match (at.forward, at.position) {
             (true, Position::Low) => cursor.seek_first(),
-            (true, Position::Row) => cursor.seek(&above(at)),
-            (true, Position::Below) => cursor.seek(at),
-            (false, Position::Row | Position::Below) => cursor.seek_before(at),
+            (true, Position::Row) => cursor.seek(&above(&at.key)),
+            (true, Position::Below) => cursor.seek(&at.key),
+            (false, Position::Row | Position::Below) => cursor.seek_before(&at.key),
             (false, Position::High) => cursor.seek_last(),
             (true, Position::High) => {
                 cursor.seek_last()?;
