@@ -514,20 +514,17 @@ impl Engine {
             return Ok(0);
         }
         unchecked.store(0, Ordering::Relaxed);
-        let (checkpoints, mut looks) = (self.checkpoint.count.load(Ordering::Relaxed), 0);
-        let until = self.now_millis() + u64::from(LOOKS_MAX) * LOOK_MILLIS;
+        let checkpoints = self.checkpoint.count.load(Ordering::Relaxed);
+        let (began, mut looks) = (self.now_millis(), 0);
         loop {
             let seen = self.signal.epoch();
             let ReserveStats { target, admitted, backed_free, disk_free } =
                 self.store.reserve_stats();
             let comes = admitted > 0 || self.log_kept_bytes() > bytes;
             let waited = self.checkpoint.count.load(Ordering::Relaxed) - checkpoints;
-            let is_over = match self.env.workers {
-                Workers::Manual => looks > LOOKS_MAX,
-                Workers::Threads(_) => self.now_millis() >= until,
-            };
             looks += 1;
-            if !comes || waited >= CHECKPOINTS_MAX || is_over || self.check_room().is_err() {
+            let is_over = waited >= CHECKPOINTS_MAX || self.has_waited_enough(began, looks);
+            if !comes || is_over || self.check_room().is_err() {
                 let left = backed_free.saturating_add(disk_free).saturating_sub(admitted);
                 // Small commits are what the reserve is for.
                 let fits = bytes <= target / 4 || left >= bytes.saturating_mul(2);
@@ -535,13 +532,7 @@ impl Engine {
             }
             self.health.check()?;
             self.await_checkpoint();
-            match self.env.workers {
-                Workers::Manual => {
-                    self.with_room(|| self.apply_oldest())?;
-                    self.with_room(|| self.checkpoint_some())?;
-                }
-                Workers::Threads(_) => self.signal.wait(seen, LOOK_MILLIS),
-            }
+            self.checkpoint_or_wait(seen)?;
             if let Some(admitted) = admit()? {
                 return Ok(admitted);
             }
@@ -590,28 +581,39 @@ impl Engine {
         if is_first {
             self.hurry();
         }
-        // Any event in the store ends a sleep early, so attempts are counted only where work is
-        // done by hand.
-        let is_over = match self.env.workers {
-            Workers::Manual => wait.looks > LOOKS_MAX,
-            Workers::Threads(_) => self.now_millis() >= began + u64::from(LOOKS_MAX) * LOOK_MILLIS,
-        };
         if wait.log_use == LogUse::Rows
             || checkpoints >= since + CHECKPOINTS_MAX
-            || is_over
+            || self.has_waited_enough(began, wait.looks)
             || plant!("pipeline: deletes do not wait for the log")
         {
             return Err(refused);
         }
         self.check_room()?;
+        if is_first && matches!(self.env.workers, Workers::Threads(_)) {
+            // The background now knows that a delete waits; the log is checked once more before
+            // this thread sleeps.
+            return Ok(());
+        }
+        self.checkpoint_or_wait(seen)
+    }
+
+    /// True if a delete that waits since `began`, and has checked `looks` times, gives up. Any
+    /// event in the store ends a sleep early, so attempts are counted only where work is done by
+    /// hand.
+    fn has_waited_enough(&self, began: u64, looks: u32) -> bool {
+        match self.env.workers {
+            Workers::Manual => looks > LOOKS_MAX,
+            Workers::Threads(_) => self.now_millis() >= began + u64::from(LOOKS_MAX) * LOOK_MILLIS,
+        }
+    }
+
+    /// Applies and checkpoints by hand, or sleeps until something happens in the store.
+    fn checkpoint_or_wait(&self, seen: u64) -> Result<()> {
         match self.env.workers {
             Workers::Manual => {
                 self.with_room(|| self.apply_oldest())?;
                 self.with_room(|| self.checkpoint_some())?;
             }
-            // The background now knows that a delete waits; the log is checked once more before
-            // this thread sleeps.
-            Workers::Threads(_) if is_first => {}
             Workers::Threads(_) => self.signal.wait(seen, LOOK_MILLIS),
         }
         Ok(())

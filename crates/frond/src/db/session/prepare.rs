@@ -137,7 +137,6 @@ impl Txn {
             payload: Arc::default(),
             spilled: None,
             blobs: Vec::new(),
-            relieves: false,
             admitted: 0,
             guaranteed: None,
             locks: None,
@@ -207,7 +206,7 @@ impl Txn {
                 .extend(own.pieces().iter().flat_map(|piece| piece.blobs.iter().cloned()));
             prepared.blobs.extend(own.blobs().cloned());
             shared.separate(own.sealed(), &mut prepared.blobs)?;
-            let mut decided = CommitPayload::default();
+            let mut decided = CommitPayload { relieves: only_deletes, ..CommitPayload::default() };
             std::mem::swap(&mut decided.writes, own.sealed());
             decided.trees = decided.writes.trees();
             decided.rows.extend(own.row_deltas());
@@ -231,7 +230,6 @@ impl Txn {
         }
         // So that its commit never meets a shrunk, idle store.
         let bytes = prepared.payload.writes.bytes() as u64 + spilled_bytes;
-        prepared.relieves = only_deletes;
         prepared.admitted = engine.admit_commit(bytes, only_deletes)?;
         let put = shared.guarantee_space(prepared).and_then(|guaranteed| {
             // Without the reservation its commit could fail, or wait for the disk (Rule: I41).

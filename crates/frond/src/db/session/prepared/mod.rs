@@ -81,8 +81,6 @@ pub(in crate::db) struct Prepared {
     /// What it has written beyond memory, if anything.
     pub spilled: Option<Change>,
     pub blobs: Vec<Arc<BlobHold>>,
-    /// Whether it only deletes, so that its commit may use the log's reserve.
-    pub relieves: bool,
     /// Disk space reserved for it, bytes.
     pub admitted: u64,
     /// Length of its commit record for which log space is reserved, if it is.
@@ -291,7 +289,7 @@ impl Shared {
             blobs: &prepared.blobs,
             changes: prepared.spilled.as_slice(),
             // What was recovered on a full disk has no space of its own.
-            relieves: prepared.relieves || prepared.admitted == 0,
+            relieves: prepared.payload.relieves || prepared.admitted == 0,
             admitted: prepared.admitted,
             names_extents: false,
             guaranteed: prepared.guaranteed,

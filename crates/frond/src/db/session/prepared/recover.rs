@@ -207,6 +207,7 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
     // It was sealed when it was written: in order, one message per key.
     payload.writes.seal(&engine.cx.folder())?;
     payload.trees = payload.writes.trees();
+    payload.relieves = payload.writes.only_deletes() && spilled.is_none();
     engine.make_runs(&mut payload);
     for number in 0..pieces.count(xid) {
         let key = Record::prepared_key(xid, number);
@@ -222,7 +223,6 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
         payload: Arc::new(payload),
         spilled,
         blobs,
-        relieves: false,
         admitted: 0,
         guaranteed: None,
         locks: None,
@@ -296,7 +296,6 @@ impl Shared {
         let (engine, writes) = (&*self.engine, &prepared.payload.writes);
         let spilled = prepared.spilled.as_ref().and_then(Change::spilled);
         let bytes = writes.bytes() as u64 + spilled.map_or(0, |spilled| spilled.bytes());
-        prepared.relieves = writes.only_deletes() && spilled.is_none();
         match engine.admit(bytes) {
             Ok(()) => prepared.admitted = bytes,
             Err(Error::Full(_)) => {}
