@@ -224,7 +224,7 @@ struct Scan {
 impl Scan {
     fn start(&mut self) -> Result<(BackupId, Superblock)> {
         let path = self.file.path();
-        let not_one = |why: &str| Error::NotAStore { path: path.into(), why: why.into() };
+        let not_one = |why| Error::not_a_store(path, why);
         let begin = MAGIC.len() as u64;
         let mut magic = [0; MAGIC.len()];
         if self.len >= begin {

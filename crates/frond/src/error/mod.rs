@@ -3,7 +3,11 @@
 //! Every variant has a stable code (`FRD-…`) that `docs/errors.md` explains. Messages name the file
 //! and the offset, and say what to do; they never contain keys or values.
 
-use std::{fmt, io, path::PathBuf, sync::Arc};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::types::{KeyStart, Xid};
 
@@ -565,6 +569,11 @@ impl Error {
             Io { offset, .. } => Some(*offset),
             _ => None,
         }
+    }
+
+    /// Creates an [`Error::NotAStore`].
+    pub(crate) fn not_a_store(path: &Path, why: &str) -> Self {
+        Self::NotAStore { path: path.to_owned(), why: why.to_owned() }
     }
 
     /// Creates an [`Error::Io`].

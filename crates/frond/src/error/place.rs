@@ -21,9 +21,6 @@ impl fmt::Display for Place {
 
 /// The place of an action in a message; nothing for actions on whole files and directories.
 pub(super) fn at(action: &str, offset: u64) -> String {
-    match action {
-        "read" | "write" | "allocate" | "punch" => format!(" at offset {offset}"),
-        _ if offset > 0 => format!(" at offset {offset}"),
-        _ => String::new(),
-    }
+    let has_offset = offset > 0 || matches!(action, "read" | "write" | "allocate" | "punch");
+    if has_offset { format!(" at offset {offset}") } else { String::new() }
 }

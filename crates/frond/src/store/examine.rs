@@ -84,12 +84,12 @@ impl Drop for Held {
 /// Opens the store in `dir` for examination: takes the shared lock, reads a slot for the store's
 /// id, and nothing else. Its space is empty, so it cannot allocate.
 pub fn examine(env: &Env, dir: &Path) -> Result<Arc<Store>> {
-    let not_a_store = |why: &str| Err(Error::NotAStore { path: dir.into(), why: why.to_owned() });
+    let refused = |why| Err(Error::not_a_store(dir, why));
     match probe(env, dir)? {
         Found::Store => {}
-        Found::Nothing => return not_a_store("does not exist"),
-        Found::Directory => return not_a_store("holds no store"),
-        Found::LogOnly => return not_a_store("has log files but no store.frond"),
+        Found::Nothing => return refused("does not exist"),
+        Found::Directory => return refused("holds no store"),
+        Found::LogOnly => return refused("has log files but no store.frond"),
     }
     let path = dir.join(STORE_FILE);
     let mode = OpenMode { write: false, create_new: false, direct: true };

@@ -89,7 +89,7 @@ impl Opened {
 pub fn probe(env: &Env, dir: &Path) -> Result<Found> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotADirectory => {
-            Error::NotAStore { path: dir.into(), why: "is a file; a store is a directory".into() }
+            Error::not_a_store(dir, "is a file; a store is a directory")
         }
         _ => Error::io(dir, "list", 0, error),
     };
@@ -111,7 +111,7 @@ pub fn probe(env: &Env, dir: &Path) -> Result<Found> {
 
 /// Makes an empty store in `dir`, which is created if necessary, and opens it.
 pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
-    let refused = |why: &str| Err(Error::NotAStore { path: dir.into(), why: why.into() });
+    let refused = |why| Err(Error::not_a_store(dir, why));
     match probe(env, dir)? {
         Found::Store => return refused("holds a store already"),
         Found::LogOnly => {
@@ -249,13 +249,13 @@ fn readers(pids: &[u32]) -> String {
 
 /// Opens the store in `dir`.
 pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
-    let not_a_store = |why: &str| Err(Error::NotAStore { path: dir.into(), why: why.to_owned() });
+    let refused = |why| Err(Error::not_a_store(dir, why));
     match probe(env, dir)? {
         Found::Store => {}
-        Found::Nothing => return not_a_store("does not exist"),
-        Found::Directory => return not_a_store("holds no store"),
+        Found::Nothing => return refused("does not exist"),
+        Found::Directory => return refused("holds no store"),
         Found::LogOnly => {
-            return not_a_store("has log files but no store.frond; put that back, or restore");
+            return refused("has log files but no store.frond; put that back, or restore");
         }
     }
     let path = dir.join(STORE_FILE);
@@ -403,7 +403,7 @@ pub(super) fn no_slot(file: &Guard, path: &Path, ours: bool, why: String) -> Err
     if ours || owner::read(file).is_some() || is_zero(file) {
         return Error::NoSuperblock { file: path.into(), why };
     }
-    Error::NotAStore { path: path.into(), why: "is not a store file of Frond".into() }
+    Error::not_a_store(path, "is not a store file of Frond")
 }
 
 /// True if the file starts with zeros, or is empty.

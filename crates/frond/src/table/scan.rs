@@ -148,8 +148,8 @@ impl<'t> IndexScan<'t> {
         if has_row && self.index.is_seen_as_it_was(txn, key)? {
             return Ok(true);
         }
-        let skips = self.locking.is_some_and(|options| options.if_locked == IfLocked::SkipLocked);
-        if let (true, Some(lock)) = (skips, self.locking.and_then(|options| options.lock)) {
+        let skipping = self.locking.filter(|options| options.if_locked == IfLocked::SkipLocked);
+        if let Some(lock) = skipping.and_then(|options| options.lock) {
             // Wait for a transaction that holds the whole tree of rows: its rows are not skipped.
             let intent = match lock {
                 RowLock::Shared => TreeLock::IntentShared,
@@ -159,7 +159,7 @@ impl<'t> IndexScan<'t> {
         }
         match self.index.row(txn, (extracted, key), self.locking, &mut self.row) {
             // The holder of the row may be about to delete the entry.
-            Err(Error::LockBusy { .. }) if skips => txn.unlock_last().map(|()| false),
+            Err(Error::LockBusy { .. }) if skipping.is_some() => txn.unlock_last().map(|()| false),
             read => read,
         }
     }

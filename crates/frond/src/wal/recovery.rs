@@ -118,8 +118,8 @@ impl RecoveredTail {
         let names = vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
         let number = |name: &PathBuf| segment::number_of(name);
         if self.header.is_none() && names.iter().any(|name| number(name).is_some()) {
-            let why = "a new store is to be made here, and there is a log already".into();
-            return Err(Error::NotAStore { path: dir.to_owned(), why });
+            let why = "a new store is to be made here, and there is a log already";
+            return Err(Error::not_a_store(dir, why));
         }
         for (index, &(number, first)) in self.live.iter().enumerate() {
             let mode = OpenMode { write: true, create_new: false, direct: true };

@@ -69,13 +69,13 @@ pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
             store::create(&env, dir, store_options)?
         }
         Found::Nothing | Found::Directory => {
-            let why = "there is no store here, and this call does not create one".into();
-            return Err(Error::NotAStore { path: dir.into(), why });
+            let why = "there is no store here, and this call does not create one";
+            return Err(Error::not_a_store(dir, why));
         }
         Found::LogOnly => {
             let why =
                 "log segments without their store file; put it back, or restore from a backup";
-            return Err(Error::NotAStore { path: dir.into(), why: why.into() });
+            return Err(Error::not_a_store(dir, why));
         }
     };
     recover(dir, options, opened, watch)

@@ -33,7 +33,7 @@ use super::{
     strings::Strings,
     templates::{Field, PIECE_BYTES, Span, Templates},
     tokens::GUID_BYTES,
-    traits::StringColumn,
+    traits::{StringColumn, TOO_LONG, push},
 };
 use crate::{block::BadBlock, coding::Reader};
 
@@ -48,7 +48,6 @@ pub(super) const FORM_GUID_UPPER: u64 = 3;
 
 const BAD: BadBlock = BadBlock("a string does not fit its template");
 const NO_TEXT: BadBlock = BadBlock("a row lacks a text that its template says it has");
-const TOO_LONG: BadBlock = BadBlock("the strings of a column are longer than its block's rows");
 
 /// A template column, in place.
 #[derive(Clone, Debug)]
@@ -335,11 +334,11 @@ impl StringColumn for Templated<'_> {
             let count = (rows.end - at).min(numbers.len());
             self.numbers.decode(at, &mut numbers[..count]);
             for (row, &number) in (at..).zip(&numbers[..count]) {
-                out.push_with(|bytes| {
+                push(out, bytes_max, |bytes| {
                     let mut line = Line::new(bytes);
                     self.write(row, number, bit, &mut list, &mut line)?;
                     line.finish();
-                    if bytes.len() > bytes_max { Err(TOO_LONG) } else { Ok(()) }
+                    Ok(())
                 })?;
                 bit = bit.wrapping_add(self.templates.bits(number));
             }

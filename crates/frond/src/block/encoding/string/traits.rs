@@ -58,6 +58,9 @@ pub(super) trait StringColumn {
     }
 }
 
+pub(super) const TOO_LONG: BadBlock =
+    BadBlock("the strings of a column are longer than its block's rows");
+
 /// Appends a string to `out`, which has at most `bytes_max` bytes afterwards.
 #[inline]
 pub(super) fn push(
@@ -65,7 +68,6 @@ pub(super) fn push(
     bytes_max: usize,
     append: impl FnOnce(&mut Vec<u8>) -> Result<(), BadBlock>,
 ) -> Result<(), BadBlock> {
-    const TOO_LONG: BadBlock = BadBlock("the strings of a column are longer than its block's rows");
     out.push_with(|bytes| {
         append(bytes)?;
         if bytes.len() > bytes_max { Err(TOO_LONG) } else { Ok(()) }

@@ -24,7 +24,7 @@ use std::{cmp::Ordering, ops::Range};
 use super::{
     exceptions::Exceptions,
     strings::Strings,
-    traits::{StringColumn, push},
+    traits::{StringColumn, TOO_LONG, push},
 };
 use crate::{
     block::{BadBlock, bytes::copy_short},
@@ -423,8 +423,6 @@ impl StringColumn for Shaped<'_> {
         bytes_max: usize,
         out: &mut Strings,
     ) -> Result<(), BadBlock> {
-        const TOO_LONG: BadBlock =
-            BadBlock("the strings of a column are longer than its block's rows");
         if !self.exceptions.is_empty() {
             for row in rows {
                 push(out, bytes_max, |bytes| self.get(row, bytes))?;
