@@ -144,12 +144,39 @@ fn a_prepared_transaction_survives_a_restart_and_is_listed_once() {
     }
 }
 
+/// Copies a store that is open, as a killed process would leave it. A checkpoint in the background
+/// may write to the files and delete some of them; a copy made meanwhile would mix two states, so it
+/// is made again.
 fn copy_store(from: &Path, to: &Path) {
-    std::fs::create_dir(to.join("store")).unwrap();
-    for file in std::fs::read_dir(from.join("store")).unwrap() {
-        let file = file.unwrap();
-        std::fs::copy(file.path(), to.join("store").join(file.file_name())).unwrap();
+    let (from, to) = (from.join("store"), to.join("store"));
+    let written = || -> std::io::Result<Vec<_>> {
+        let mut files = vec![];
+        for file in std::fs::read_dir(&from)? {
+            let file = file?;
+            let meta = file.metadata()?;
+            files.push((file.file_name(), meta.len(), meta.modified()?));
+        }
+        files.sort();
+        Ok(files)
+    };
+    let copy = || -> std::io::Result<bool> {
+        std::fs::create_dir(&to)?;
+        let before = written()?;
+        for (name, ..) in &before {
+            std::fs::copy(from.join(name), to.join(name))?;
+        }
+        Ok(written()? == before)
+    };
+    for _ in 0..1000 {
+        match copy() {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
+        }
+        std::fs::remove_dir_all(&to).unwrap();
+        thread::sleep(std::time::Duration::from_millis(20));
     }
+    panic!("{} is written to all the time", from.display());
 }
 
 #[test]
