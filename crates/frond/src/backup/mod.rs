@@ -242,7 +242,7 @@ impl Shared {
     /// form for a copy. The version contains no prepared transaction with a long value, since no
     /// tree lists such values yet.
     fn hold_for_backup(&self) -> Result<(Superblock, Held)> {
-        if self.read_only {
+        if self.lifecycle.read_only {
             return Err(Error::ReadOnly);
         }
         let engine = &*self.engine;
@@ -293,7 +293,7 @@ impl Shared {
         let engine = &*self.engine;
         let mut put_while_open = |kind, link: &Link, at, bytes: &[u8]| {
             // After a close, another owner of the store may overwrite what is still to be copied.
-            if self.closed.load(Ordering::Acquire) {
+            if self.lifecycle.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
             engine.health.check()?;

@@ -126,7 +126,7 @@ impl Db {
         progress: &Progress,
     ) -> Result<CheckReport> {
         let shared = &self.shared;
-        if shared.closed.load(Ordering::Acquire) {
+        if shared.lifecycle.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
         let engine = &shared.engine;

@@ -39,9 +39,9 @@ impl Tree {
         self.entry.check()?;
         self.shared.check_writable()?;
         has_counter(counter)?;
-        if !self.shared.has_counters.load(Ordering::Relaxed) {
+        if !self.shared.commits.has_counters.load(Ordering::Relaxed) {
             // A commit that uses such a number got it from here, so it sees this store.
-            self.shared.has_counters.store(true, Ordering::SeqCst);
+            self.shared.commits.has_counters.store(true, Ordering::SeqCst);
         }
         let reserved = self.reserve_unlogged(counter, least, count)?;
         // A tree that replaces this one continues from the values that it finds once this one is

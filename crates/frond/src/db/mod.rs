@@ -24,6 +24,7 @@ mod open;
 mod options;
 mod read;
 mod session;
+mod shared;
 mod sizes;
 mod stats;
 mod striped_handle;
@@ -47,21 +48,12 @@ pub use session::{
     RowConflict, RowEntry, RowLock, RowRead, Savepoint, Sees, TemporaryCursor, TemporaryEntry,
     TemporaryTree, TreeLock, Txn, TxnCursor, TxnOptions,
 };
+pub(crate) use shared::{Commits, Lifecycle, Locking, Sessions, Shared};
 pub use sizes::TreeSizes;
 pub use stats::{DamagedRange, Stats, TreeStats};
 pub use tree::{Tree, TreeInfo, TreeOptions};
 
-use crate::{
-    Durability, Error, Result, Seqno, TreeId,
-    catalog::Catalog,
-    io::Watch,
-    pipeline::{Background, Engine},
-    sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
-    trim::FreedBefore,
-    txn::{KeyLockTable, LastCommits, LockGate, lock_table::LockTable},
-};
-use commit::Records;
-use session::{PreparedTable, TxnPool};
+use crate::{Durability, Error, Result, Seqno, sync::Arc};
 use std::path::Path;
 use striped_handle::StripedHandles;
 
@@ -90,38 +82,6 @@ pub struct Db {
 }
 
 short_debug!(Db, "Db", |db| db.shared.engine.store.dir());
-
-/// State that all handles share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub engine: Arc<Engine>,
-    pub catalog: Arc<Catalog>,
-    pub locks: KeyLockTable,
-    /// Locks of transactions, and of batches while there are transactions.
-    pub lock_table: Arc<LockTable>,
-    pub gate: LockGate,
-    pub last_commits: LastCommits,
-    /// Whether some tree's counter was used since the store was opened.
-    pub has_counters: AtomicBool,
-    /// Transaction numbers given out so far.
-    pub txns: AtomicU64,
-    /// Pools of state for new transactions.
-    txn_pool: TxnPool,
-    pub timings: commit::Timings,
-    pub durability: Durability,
-    pub read_only: bool,
-    pub closed: AtomicBool,
-    background: Background,
-    /// Problems that opening met and worked around.
-    warnings: Vec<String>,
-    /// Watches for slow operations on the store's files.
-    watch: Arc<Watch>,
-    closing: Mutex<()>,
-    prepared: PreparedTable,
-    records: Records,
-    /// Last field, so that it is dropped after everything else was freed.
-    freed: FreedBefore,
-}
 
 impl Db {
     /// Opens the store in `dir`, and creates it if there is none (unless `Options` say otherwise).
@@ -182,7 +142,7 @@ impl Db {
     /// # Errors
     /// I/O errors, which stop the store.
     pub fn checkpoint(&self) -> Result<()> {
-        if self.shared.read_only {
+        if self.shared.lifecycle.read_only {
             return Err(Error::ReadOnly);
         }
         let engine = &self.shared.engine;
@@ -209,7 +169,7 @@ impl Db {
     /// space for the commits of in-doubt transactions (FRD-1303), or for the checkpoint that ends a
     /// recovery (FRD-1304). Usually empty.
     pub fn warnings(&self) -> &[String] {
-        &self.shared.warnings
+        &self.shared.lifecycle.warnings
     }
 
     /// Counters and sizes, and the damage that background work has found.
@@ -260,64 +220,5 @@ impl Db {
     /// acknowledged.
     pub fn close(&self) -> Result<()> {
         self.shared.close()
-    }
-}
-
-impl Shared {
-    /// The number of a new transaction.
-    pub(super) fn next_txn(&self) -> u64 {
-        self.next_txns(1).start
-    }
-
-    /// `count` numbers for new transactions.
-    pub(super) fn next_txns(&self, count: u64) -> std::ops::Range<u64> {
-        let first = self.txns.fetch_add(count, Ordering::Relaxed) + 1;
-        first..first + count
-    }
-
-    /// The name of a tree for messages; empty if the tree is gone.
-    pub(super) fn tree_name(&self, tree: TreeId) -> String {
-        self.catalog.by_id(tree).map(|tree| tree.name()).unwrap_or_default()
-    }
-
-    pub(crate) fn snapshot(self: &Arc<Self>) -> Snapshot {
-        let visible = || self.engine.sequencer.visible();
-        Snapshot::new(self.engine.clone(), Some(self.clone()), visible)
-    }
-
-    fn close(&self) -> Result<()> {
-        let _closing = self.closing.lock().unwrap();
-        if self.closed.swap(true, Ordering::SeqCst) {
-            return Ok(());
-        }
-        let engine = &*self.engine;
-        self.background.stop(engine);
-        let outcome =
-            if self.read_only || engine.health.check().is_err() { Ok(()) } else { engine.close() };
-        engine.pool.close();
-        engine.readers.close();
-        engine.health.close();
-        self.freed.expect(engine.known_bytes());
-        outcome.and(engine.store.release())
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // The thread is unwinding: the locks that the panic poisoned would make closing panic, too,
-        // and abort. The next open recovers (P16).
-        if crate::sync::thread::panicking() {
-            return;
-        }
-        // A destructor has no caller to return an error to, and must not hide it either. The next
-        // open recovers.
-        if let Err(error) = self.close() {
-            let dir = self.engine.store.dir().display();
-            eprintln!(
-                "frond: {dir} was dropped without Db::close, and closing it failed: {error}. \
-                 Commits that were not synced yet may be missing when it is opened again"
-            );
-        }
-        self.leave_prepared();
     }
 }

@@ -304,12 +304,15 @@ impl Stats {
         let space = engine.store.space().stats();
         let damaged: Vec<_> =
             engine.cx.damage.list().into_iter().map(|one| range_of(shared, one)).collect();
-        let slow = shared.watch.look();
+        let slow = shared.lifecycle.watch.look();
         let work = shared.catalog.work.all();
         let (leaves, buffers, decoded) = (work.leaves(), work.buffers(), work.decoded());
-        let locks = shared.lock_table.stats();
-        let (commits, sync_waits, lock_waits) =
-            (shared.timings.commits.times(), shared.timings.syncs.times(), locks.lasted);
+        let locks = shared.locking.table.stats();
+        let (commits, sync_waits, lock_waits) = (
+            shared.commits.timings.commits.times(),
+            shared.commits.timings.syncs.times(),
+            locks.lasted,
+        );
         let snapshots = engine.snapshots.live(engine.env.clock.now());
         let oldest = snapshots.iter().max_by_key(|one| (one.lasts, Reverse(one.at)));
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -398,7 +401,7 @@ impl Stats {
             pages_damaged: damaged.len() as u64,
             trees_ending: u64::from(engine.store.is_ending()),
             disk_full: u64::from(engine.waits_for_room()),
-            slow_operations: shared.watch.slow(),
+            slow_operations: shared.lifecycle.watch.slow(),
             locks: locks.locks as u64,
             lock_ranges: locks.ranges as u64,
             locks_bytes: locks.bytes as u64,
@@ -407,7 +410,7 @@ impl Stats {
             lock_interrupts: locks.interrupts,
             writers_slowed: count(&engine.admission.slowed.count),
             writers_slowed_nanos: count(&engine.admission.slowed.nanos),
-            locked_rows_looked_again: shared.last_commits.looked_again(),
+            locked_rows_looked_again: shared.locking.last_commits.looked_again(),
             failed,
             damaged,
             slow,

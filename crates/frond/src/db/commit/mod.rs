@@ -158,7 +158,7 @@ impl Shared {
     /// Commits a batch and empties it. After an error before it has a seqno, the batch is
     /// unchanged, but sealed.
     pub(crate) fn commit(&self, batch: &mut Batch, level: Option<Durability>) -> Result<Seqno> {
-        let timing = self.begin_timing(level.unwrap_or(self.durability));
+        let timing = self.begin_timing(level.unwrap_or(self.commits.durability));
         let seqno = self.commit_changing(batch, level, &[])?;
         self.end_timing(&timing);
         Ok(seqno)
@@ -184,7 +184,7 @@ impl Shared {
         if !batch.operators.is_empty() {
             self.record_operators(&batch.operators)?;
         }
-        let level = level.unwrap_or(self.durability);
+        let level = level.unwrap_or(self.commits.durability);
         let mut turn = self.take_turn(batch)?;
         let seqno = self.with_build_queues(batch, |batch, queues, is_first| {
             if !is_first && turn.is_none() {
@@ -198,11 +198,11 @@ impl Shared {
 
     /// Fails if nothing can be written.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.read_only {
+        if self.lifecycle.read_only {
             return Err(Error::ReadOnly);
         }
         self.engine.health.check()?;
-        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        if self.lifecycle.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
     /// Waits until the memtables have room for the batch; a large one takes its turn among the
@@ -225,7 +225,7 @@ impl Shared {
         let Batch { writes, waits, .. } = &mut *batch;
         // Rows of the catalog are not locked.
         let is_user = changes.is_empty() && trees.first() != Some(&CATALOG_TREE);
-        let passed = if is_user { self.gate.pass(thread_number()) } else { None };
+        let passed = if is_user { self.locking.gate.pass(thread_number()) } else { None };
         if !is_user || passed.is_some() {
             if is_user && self.lacks_queue(&trees, queues) {
                 return Ok(None);
@@ -308,7 +308,7 @@ impl Shared {
                 hashes.extend(keys.map(|entry| crate::txn::lock_hash(tree, entry.key)));
             }
         }
-        Ok(if hashes.is_empty() { None } else { Some(self.locks.lock(hashes)) })
+        Ok(if hashes.is_empty() { None } else { Some(self.locking.keys.lock(hashes)) })
     }
 
     /// Moves the batch's writes into a payload that other threads can reach.
@@ -342,7 +342,7 @@ impl Shared {
         let commit = &PendingCommit { admitted, ..*commit };
         let mut record = self.reserve(commit)?;
         let logged = self.log_commit(commit, record.finish());
-        self.records.give(record);
+        self.commits.records.give(record);
         let settle = |_: &Error| self.engine.store.settle_admitted(commit.admitted);
         let logged = logged.inspect_err(settle)?;
         self.counters_are_logged(&commit.payload.counters);
@@ -360,7 +360,7 @@ impl Shared {
         if !commit.blobs.is_empty() {
             engine.sync_blobs(commit.blobs).inspect_err(settle)?;
         }
-        let mut record = self.records.take(commit.payload.writes.bytes());
+        let mut record = self.commits.records.take(commit.payload.writes.bytes());
         write_record(&mut record, commit.payload, commit.blobs, commit.changes);
         let bytes = record.bytes();
         if bounds::RECORD_BYTES.admits(bytes) {
@@ -397,7 +397,7 @@ impl Shared {
             engine.health.check()?;
             // The last freeze of a close happens in this section; a later commit would be in no
             // checkpoint.
-            if self.closed.load(Ordering::Acquire) {
+            if self.lifecycle.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
             if begins_memtable && !plant!("txn: spilled writes commit without locks") {
@@ -479,7 +479,7 @@ impl Shared {
         memtable.count(trees().map(|tree| (tree, payload.rows_of(tree))));
         // Before another thread can make it visible.
         if !plant!("txn: a commit is not noted at its trees") {
-            self.last_commits.note(trees(), section.last().next());
+            self.locking.last_commits.note(trees(), section.last().next());
         }
         debug_assert!(
             trees().all(|tree| !self.catalog.has_ended(tree)),
@@ -505,7 +505,7 @@ impl Shared {
             Durability::Sync => {
                 let began = engine.env.clock.now();
                 engine.health.watch(engine.log().wait(reservation, level))?;
-                self.timings.syncs.count(engine.env.clock.now().saturating_sub(began), 1);
+                self.commits.timings.syncs.count(engine.env.clock.now().saturating_sub(began), 1);
                 Ok(())
             }
         }
@@ -521,7 +521,7 @@ impl Shared {
     pub(super) fn end_timing(&self, Timing { began, weight }: &Timing) {
         if *weight > 0 {
             let lasted = self.engine.env.clock.now().saturating_sub(*began);
-            self.timings.commits.count(lasted, *weight);
+            self.commits.timings.commits.count(lasted, *weight);
         }
     }
 }

@@ -111,7 +111,7 @@ impl Shared {
         counters: &mut Vec<(TreeId, u8, u64)>,
     ) {
         counters.clear();
-        if !self.has_counters.load(Ordering::SeqCst) {
+        if !self.commits.has_counters.load(Ordering::SeqCst) {
             return;
         }
         for tree in trees {

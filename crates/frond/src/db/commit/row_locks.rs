@@ -106,7 +106,7 @@ impl Shared {
     ) -> Result<BatchLocks<'_>> {
         let mut held = self.no_rows(waits, until);
         held.locks.owner().set_writes(writes.len() as u64);
-        let table = &self.lock_table;
+        let table = &self.locking.table;
         for &tree in trees {
             let is_alone =
                 writes.ranges(tree).next().is_some() || writes.count(tree) > TREE_ROWS_MAX;
@@ -130,8 +130,8 @@ impl Shared {
 
     /// An empty lock set, under a transaction number of its own.
     fn no_rows(&self, waits: &BatchWaits, until: Option<Duration>) -> BatchLocks<'_> {
-        let locks = self.lock_table.begin(self.next_txn());
-        self.lock_table.begins(&locks);
+        let locks = self.locking.table.begin(self.next_txn());
+        self.locking.table.begins(&locks);
         let start = locks.mark();
         waits.cancel().inspect(|&cancel| locks.owner().cancel_on(cancel.clone()));
         BatchLocks { shared: self, locks, start, until, live: None, entered: Vec::new() }
@@ -234,7 +234,7 @@ impl BatchLocks<'_> {
         }
         for &tree in &payload.trees {
             for entry in payload.writes.entries(tree) {
-                let (table, wait_policy) = (&shared.lock_table, shared.wait_policy(*until));
+                let (table, wait_policy) = (&shared.locking.table, shared.wait_policy(*until));
                 if !table.is_gap_locked(locks, tree, entry.key)
                     || shared.exists_at_latest(tree, entry.key)?
                 {
@@ -261,6 +261,6 @@ impl Drop for BatchLocks<'_> {
             // keys in it.
             live.clear();
         }
-        self.shared.lock_table.release_all(&mut self.locks);
+        self.shared.locking.table.release_all(&mut self.locks);
     }
 }

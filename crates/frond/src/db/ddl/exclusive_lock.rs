@@ -63,9 +63,9 @@ pub(crate) struct ExclusiveTreeLock {
 
 impl Drop for ExclusiveTreeLock {
     fn drop(&mut self) {
-        self.shared.lock_table.release_all(&mut self.locks);
+        self.shared.locking.table.release_all(&mut self.locks);
         if self.has_gate {
-            self.shared.gate.open();
+            self.shared.locking.gate.open();
         }
     }
 }
@@ -160,14 +160,14 @@ impl Shared {
             WaitPolicy::NoWait | WaitPolicy::Forever => None,
         };
         loop {
-            let locks = self.lock_table.begin(self.next_txn());
+            let locks = self.locking.table.begin(self.next_txn());
             let mut alone = ExclusiveTreeLock { shared: self.clone(), locks, has_gate: false };
             until.inspect(|&until| alone.locks.wait_until(until));
             cancel.inspect(|&cancel| alone.locks.owner().cancel_on(cancel.clone()));
             let locked = trees.iter().try_for_each(|&tree| {
                 let locks = &mut alone.locks;
                 let mode = TableMode::Exclusive;
-                self.lock_table.lock_table(locks, tree, mode, wait_policy).map(drop)
+                self.locking.table.lock_table(locks, tree, mode, wait_policy).map(drop)
             });
             let Err(mut denied) = locked else {
                 if let Some(&first) = trees.first() {
@@ -202,7 +202,7 @@ impl Shared {
         }
         let check_interrupted = || cancel.map_or(Ok(()), CancelToken::check_cancelled);
         let is_early = || until.is_none_or(|until| self.engine.env.clock.now() < until);
-        alone.has_gate = self.gate.close(|| is_early() && check_interrupted().is_ok());
+        alone.has_gate = self.locking.gate.close(|| is_early() && check_interrupted().is_ok());
         if alone.has_gate {
             return Ok(());
         }
@@ -236,7 +236,7 @@ impl Tree {
 
     /// True if the tree's store is open read-only.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.shared.read_only
+        self.shared.lifecycle.read_only
     }
 }
 

@@ -20,10 +20,9 @@ use crate::{
     cache::{BlockCache, FramePool},
     catalog::{self, CATALOG_TREE, Catalog, Pieces},
     db::{
-        Db, Options, Shared,
-        commit::Records,
+        Commits, Db, Lifecycle, Locking, Options, Sessions, Shared,
         ddl::operators::must_know,
-        session::prepared::{Expected, PreparedTable, recover as recover_prepared},
+        session::prepared::{Expected, recover as recover_prepared},
         striped_handle::StripedHandles,
     },
     io::{Watch, WatchedVfs, Workers},
@@ -39,8 +38,8 @@ use crate::{
     },
     sync::{Arc, AtomicBool, AtomicU64, Mutex},
     tree::{Descriptors, TreeContext, TreeCounters, TreeRoot},
-    trim::{FreedBefore, give_freed_back},
-    txn::{KeyLockTable, LockGate, Sequencer, lock_table::LockTable},
+    trim::give_freed_back,
+    txn::{Sequencer, lock_table::LockTable},
     types::{Counts, Lsn, VersionNumber},
     version::{Branches, MemtableRef, NamedVersion, Roots, Versions},
     wal::{self, Expect, Item, Log, LogOptions, Record},
@@ -110,30 +109,16 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     let background =
         if options.read_only { Background::default() } else { Background::start(&engine)? };
     let mut shared = Shared {
-        lock_table: engine.lock_table.clone(),
+        locking: Locking::new(engine.lock_table.clone()),
+        commits: Commits::new(&options),
+        sessions: Sessions::default(),
+        lifecycle: Lifecycle::new(options.read_only, background, warnings, watch),
         engine,
         catalog,
-        locks: KeyLockTable::default(),
-        gate: LockGate::default(),
-        last_commits: Default::default(),
-        has_counters: AtomicBool::new(false),
-        txns: AtomicU64::new(0),
-        txn_pool: Default::default(),
-        timings: Default::default(),
-        durability: options.durability,
-        read_only: options.read_only,
-        closed: AtomicBool::new(false),
-        background,
-        warnings,
-        watch,
-        closing: Mutex::new(()),
-        prepared: PreparedTable::default(),
-        records: Records::new(options.cache_bytes),
-        freed: FreedBefore::default(),
     };
     let without_room = shared.adopt_prepared(prepared)?;
     if without_room > 0 {
-        shared.warnings.push(format!(
+        shared.lifecycle.warnings.push(format!(
             "FRD-1303 {}: the log has no room on this disk for the commits of {without_room} prepared transactions; \
              until it has, other commits are refused: make room, or commit or roll back what is prepared",
             shared.engine.store.dir().display()

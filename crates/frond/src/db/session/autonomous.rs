@@ -100,7 +100,7 @@ impl Txn {
         locks.join_last();
         if !plant!("txn: an autonomous put passes pending writes") {
             let taken =
-                self.shared.lock_table.lock_row(locks, id, key, RowMode::Shared, wait_policy);
+                self.shared.locking.table.lock_row(locks, id, key, RowMode::Shared, wait_policy);
             taken.map_err(|denied| self.denied(state, denied))?;
         }
         // The tree may have been dropped during the wait.
@@ -108,7 +108,7 @@ impl Txn {
         if !self.shared.exists_at_latest(id, key)? {
             return Ok(None);
         }
-        let level = self.options.durability.unwrap_or(self.shared.durability);
+        let level = self.options.durability.unwrap_or(self.shared.commits.durability);
         let timing = self.shared.begin_timing(level);
         let seqno = self.shared.commit_of_kept_row(batch, level)?;
         self.shared.end_timing(&timing);
@@ -117,13 +117,13 @@ impl Txn {
 
     /// Releases what the call has locked.
     fn give_back(&self, state: &mut State, had_none: bool, kept: usize) {
-        let table = &self.shared.lock_table;
+        let table = &self.shared.locking.table;
         match had_none {
             true => {
                 // Opens the gate as well, so that batches of others need no locks.
                 if let Some(mut locks) = state.locks.take() {
                     table.release_all(&mut locks);
-                    self.shared.gate.open();
+                    self.shared.locking.gate.open();
                     state.spare.locks = Some(locks);
                 }
             }

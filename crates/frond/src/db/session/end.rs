@@ -41,7 +41,7 @@ impl Txn {
     fn commit_writes(&self, state: &mut State) -> Result<Seqno> {
         let shared = &*self.shared;
         shared.check_writable()?;
-        let level = self.options.durability.unwrap_or(shared.durability);
+        let level = self.options.durability.unwrap_or(shared.commits.durability);
         let timing = shared.begin_timing(level);
         state.entered.iter().try_for_each(|tree| tree.check())?;
         let (bytes, only_deletes) = {
@@ -172,7 +172,7 @@ impl Drop for Txn {
         // State left by a panic is not reused, nor that of a prepared transaction.
         if is_whole && Arc::strong_count(&self.buffer.live) == 1 {
             let (live, state) = (self.buffer.live.clone(), std::mem::take(&mut *state));
-            self.shared.txn_pool.keep(PooledTxn { live, state });
+            self.shared.sessions.pool.keep(PooledTxn { live, state });
         }
     }
 }
@@ -189,8 +189,8 @@ impl Drop for Ending<'_> {
         let State { locks, entered, spare, .. } = &mut *self.state;
         entered.drain(..).for_each(|tree| tree.writers.leave(self.live));
         if let Some(mut locks) = locks.take() {
-            LockTable::release_all(&self.shared.lock_table, &mut locks);
-            self.shared.gate.open();
+            LockTable::release_all(&self.shared.locking.table, &mut locks);
+            self.shared.locking.gate.open();
             spare.locks = Some(locks);
         }
     }

@@ -41,7 +41,7 @@ impl Db {
         let engine = &self.shared.engine;
         let now = engine.env.clock.now();
         engine.snapshots.tick(now);
-        let mut live = self.shared.lock_table.live();
+        let mut live = self.shared.locking.table.live();
         let places = live.iter().enumerate().filter(|(_, one)| one.id != 0);
         let mut places: HashMap<u64, usize> = places.map(|(place, one)| (one.id, place)).collect();
         for LiveSnapshot { reader, at, lasts } in engine.snapshots.live(now) {

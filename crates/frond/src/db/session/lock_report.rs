@@ -53,7 +53,7 @@ impl Db {
     /// # }
     /// ```
     pub fn locks(&self, max: usize) -> HeldLocks {
-        let mut held = self.shared.lock_table.held(max);
+        let mut held = self.shared.locking.table.held(max);
         let mut writers = Vec::new();
         for tree in self.shared.name_trees(&mut held.locks) {
             let Some(entry) = self.shared.catalog.by_id(tree) else { continue };
@@ -73,7 +73,7 @@ impl Txn {
     /// `TxnEnded`.
     pub fn locks(&self, max: usize) -> Result<HeldLocks> {
         let state = self.stay()?;
-        let table = &self.shared.lock_table;
+        let table = &self.shared.locking.table;
         let mut held =
             state.locks.as_ref().map_or_else(HeldLocks::default, |locks| table.held_by(locks, max));
         for tree in self.shared.name_trees(&mut held.locks) {

@@ -224,7 +224,7 @@ impl Db {
         }
         let shared = self.handles.own();
         let PooledTxn { live, mut state } =
-            shared.txn_pool.take(|| shared.next_txns(pool::NUMBERS));
+            shared.sessions.pool.take(|| shared.next_txns(pool::NUMBERS));
         state.lock_timeout = options.lock_timeout;
         let buffer = WriteBuffer { live, bytes_max: shared.engine.limits.own_writes_bytes };
         let (state, row_calls_over) = (Mutex::new(state), Condvar::new());
@@ -234,20 +234,20 @@ impl Db {
     /// Calls that currently wait for a lock, longest first: the waiter, the holder, and the lock,
     /// with the start of the key.
     pub fn lock_waits(&self) -> Vec<LockWait> {
-        let mut waits = self.shared.lock_table.waits();
+        let mut waits = self.shared.locking.table.waits();
         waits.iter_mut().for_each(|wait| wait.tree_name = self.shared.tree_name(wait.tree));
         waits
     }
 
     /// Number of locks, and counts of how waits ended.
     pub fn lock_stats(&self) -> LockStats {
-        self.shared.lock_table.stats()
+        self.shared.locking.table.stats()
     }
 
     /// The last deadlock cycle that was resolved; its `Display` describes it in words, with the
     /// starts of keys.
     pub fn last_deadlock(&self) -> Option<Arc<Deadlock>> {
-        let mut last = Deadlock::clone(&*self.shared.lock_table.last_deadlock()?);
+        let mut last = Deadlock::clone(&*self.shared.locking.table.last_deadlock()?);
         for party in &mut last.parties {
             party.tree_name = self.shared.tree_name(party.tree);
         }
@@ -291,7 +291,7 @@ impl Txn {
         self.intend(state, tree, mode, meeting)?;
         let wait_policy = state.wait_policy(meeting);
         let locks = state.locks.as_mut().expect("there since the intent");
-        let taken = self.shared.lock_table.lock_row(locks, tree, key, mode, wait_policy);
+        let taken = self.shared.locking.table.lock_row(locks, tree, key, mode, wait_policy);
         taken.map_err(|denied| self.denied(state, denied))
     }
 
@@ -323,7 +323,7 @@ impl Txn {
         (lock, mode): (TableMode, RowMode),
         meeting: Meeting,
     ) -> Result<()> {
-        let (table, wait_policy) = (&self.shared.lock_table, state.wait_policy(meeting));
+        let (table, wait_policy) = (&self.shared.locking.table, state.wait_policy(meeting));
         if state.locks.is_none() {
             self.slow_down(state, mode, meeting.if_locked)?;
             // Batches that have passed the gate hold no locks, so they must be waited for.
@@ -373,7 +373,7 @@ impl Txn {
     /// An empty lock set owned by this transaction.
     fn lock_set(&self, state: &mut State) -> LockSet {
         let spare = state.spare.locks.take();
-        let mut locks = spare.unwrap_or_else(|| self.shared.lock_table.begin(self.id()));
+        let mut locks = spare.unwrap_or_else(|| self.shared.locking.table.begin(self.id()));
         locks.renew(self.id(), self.options.tag);
         locks
     }
@@ -391,7 +391,7 @@ impl Txn {
         let until = OnceCell::new();
         let end = |time| *until.get_or_init(|| clock.now().saturating_add(time));
         let is_early = || wait.is_none_or(|time| clock.now() < end(time));
-        if self.shared.gate.close(|| is_early() && !state.is_interrupted()) {
+        if self.shared.locking.gate.close(|| is_early() && !state.is_interrupted()) {
             return Ok(until.get().copied());
         }
         state.check_interrupted()?;

@@ -80,7 +80,7 @@ impl Txn {
         if state.is_over {
             return Err(Error::TxnEnded);
         }
-        let table = &self.shared.prepared;
+        let table = &self.shared.sessions.prepared;
         let prepared = table.reserve(xid).and_then(|()| {
             let prepared = self
                 .take_room(&mut state, xid)
@@ -118,7 +118,7 @@ impl Txn {
         // Deletes need no disk space while they can stay in memory (Rule: I24).
         let is_large = bytes > self.buffer.bytes_max && !only_deletes
             || bytes > bounds::RECORD_BYTES.max() / 2;
-        if bytes == 0 || !is_large && shared.prepared.take_room(xid, bytes, max) {
+        if bytes == 0 || !is_large && shared.sessions.prepared.take_room(xid, bytes, max) {
             return Ok(());
         }
         shared.check_writable()?;
@@ -155,12 +155,12 @@ impl Txn {
                 || state.locks_unwritten
                     && !plant!("txn: a prepare keeps rows that it does not write");
             let written = may_differ.then(|| rows_of(&prepared.payload));
-            shared.lock_table.release_at_prepare(locks, |tree, hash| {
+            shared.locking.table.release_at_prepare(locks, |tree, hash| {
                 written.as_ref().is_none_or(|written| written.contains(&(tree, hash)))
             });
             self.buffer.live.lock().forget_dropped();
             if written.is_some() {
-                shared.lock_table.answers_for_fewer(locks);
+                shared.locking.table.answers_for_fewer(locks);
             }
         }
         prepared.locks = state.locks.take();
@@ -189,7 +189,7 @@ impl Txn {
         let _turn = engine.make_room(bytes, &|| state.check_interrupted())?;
         let keeps_all = self.options.isolation == Isolation::Serializable;
         let list = state.locks.as_ref().and_then(|locks| {
-            let table = &shared.lock_table;
+            let table = &shared.locking.table;
             if keeps_all {
                 return Some(table.list(locks));
             }

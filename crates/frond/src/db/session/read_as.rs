@@ -216,7 +216,7 @@ impl Txn {
         let kept = state.locks.as_ref().map_or(0, |locks| locks.last_rows());
         let read = lock_and_read(state);
         if let (Err(_), Some(locks)) = (&read, &mut state.locks) {
-            self.shared.lock_table.unlock_behind(locks, kept);
+            self.shared.locking.table.unlock_behind(locks, kept);
             state.seen.forget();
         }
         read

@@ -273,7 +273,7 @@ impl Txn {
     pub fn unlock_last(&self) -> Result<()> {
         let mut state = self.stay()?;
         if let Some(locks) = &mut state.locks {
-            self.shared.lock_table.unlock_last(locks);
+            self.shared.locking.table.unlock_last(locks);
         }
         state.seen.forget();
         Ok(())

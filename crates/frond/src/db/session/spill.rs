@@ -142,7 +142,7 @@ impl Txn {
         spilled.inspect_err(|error| self.shared.stop_if_unwritable(error))?;
         if let Some(locks) = &mut state.locks {
             let rows = rows_beyond_memory(&self.shared.engine, &self.buffer.live);
-            self.shared.lock_table.spill(locks, rows, LeavingLocks::Rows(&hashes));
+            self.shared.locking.table.spill(locks, rows, LeavingLocks::Rows(&hashes));
         }
         Ok(())
     }

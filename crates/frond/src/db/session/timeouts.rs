@@ -67,11 +67,11 @@ fn a_wait_for_a_row_ends_by_the_clock() {
             thread::yield_now();
         }
         clock.sleep(TIMEOUT - TICK);
-        db.shared.lock_table.expire();
+        db.shared.locking.table.expire();
         rest();
         assert_eq!(db.lock_waits().len(), 1, "there is a tick left");
         clock.sleep(TICK);
-        db.shared.lock_table.expire();
+        db.shared.locking.table.expire();
         let (put, at) = waiter.join().unwrap();
         assert!(matches!(put, Err(Error::LockTimeout { .. })), "{put:?}");
         assert_eq!(at - begin, TIMEOUT);
@@ -82,11 +82,11 @@ fn a_wait_for_a_row_ends_by_the_clock() {
 #[test]
 fn a_wait_at_the_gate_ends_by_the_clock() {
     let (db, tree, clock) = open();
-    let batch = db.shared.gate.pass(0).expect("nobody has locks");
+    let batch = db.shared.locking.gate.pass(0).expect("nobody has locks");
     let begin = clock.now();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| waits(&db, &tree));
-        while db.shared.gate.pass(0).is_some() {
+        while db.shared.locking.gate.pass(0).is_some() {
             thread::yield_now();
         }
         // The gate is closed: from here on only that wait reads the clock.

@@ -234,7 +234,7 @@ impl Txn {
         wait_policy: WaitPolicy,
     ) -> Result<Taken, LockError> {
         let locks = state.locks.as_mut().expect("there since the intent");
-        let table = &self.shared.lock_table;
+        let table = &self.shared.locking.table;
         match state.buffer.spills > 0 && state.buffer.marks.rollbacks_made > 0 {
             // It also holds the locks of writes that it has rolled back.
             true => table.lock_row(locks, key.tree, key.key, RowMode::Write, wait_policy),
@@ -287,7 +287,7 @@ impl Txn {
         let wait_policy = state.wait_policy(IfLocked::Wait.into());
         let Some(locks) = &mut state.locks else { return Ok(false) };
         // An existing row is protected by its own lock, and is in no gap.
-        if !self.shared.lock_table.is_gap_locked(locks, tree.entry.id, key)
+        if !self.shared.locking.table.is_gap_locked(locks, tree.entry.id, key)
             || self.shared.exists_at_latest(tree.entry.id, key)?
         {
             return Ok(false);
@@ -295,7 +295,7 @@ impl Txn {
         // Without a mark, it held nothing before this call.
         let mark = held.unwrap_or_default();
         let passed =
-            self.shared.lock_table.before_insert(locks, tree.entry.id, key, mark, wait_policy);
+            self.shared.locking.table.before_insert(locks, tree.entry.id, key, mark, wait_policy);
         passed.map_err(|denied| self.denied(state, denied))
     }
 }

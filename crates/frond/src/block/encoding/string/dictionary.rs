@@ -16,11 +16,15 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     super::Ints,
     exceptions::Exceptions,
-    raw::{Laid, take_ints},
+    raw::{self, Laid, take_ints},
+    scratch::Scratch,
     strings::{Strings, equal_short},
     traits::{StringColumn, partition, push_bytes},
 };
-use crate::{block::BadBlock, coding::Reader};
+use crate::{
+    block::BadBlock,
+    coding::{Reader, put_varint},
+};
 
 const UNKNOWN: BadBlock = BadBlock("a row's string is not in the dictionary");
 
@@ -204,6 +208,107 @@ impl StringColumn for Coded<'_> {
     }
 }
 
+/// Most slots of all cached lookups: 1 MiB, enough for four models of 30 000 words or thousands of
+/// small ones.
+pub(super) const LOOKUP_SLOTS_MAX: usize = 1 << 18;
+
+/// Encodes columns with a dictionary, and keeps the lookups of models.
+#[derive(Debug, Default)]
+pub(super) struct DictionaryEncoder {
+    /// For the words of the block.
+    lookup: Lookup,
+    words: Strings,
+    /// For models, by their ids. (Words are compared, so a wrong model's lookup could only produce
+    /// exceptions.)
+    pub(super) lookups: Vec<(u64, Lookup)>,
+}
+
+impl DictionaryEncoder {
+    /// Encodes with the words of these strings.
+    pub fn put_own(&mut self, strings: &Strings, scratch: &mut Scratch, out: &mut Vec<u8>) {
+        let Self { lookup, words, .. } = self;
+        let Scratch { values, ints, .. } = scratch;
+        lookup.reset(strings.len());
+        words.clear();
+        values.clear();
+        let mut last: Option<(&[u8], u64)> = None;
+        for string in strings.iter() {
+            // In an index the same string is often repeated.
+            let word = match last {
+                Some((same, word)) if equal_short(same, string) => word,
+                _ => {
+                    let word = lookup.find(words, string).unwrap_or_else(|place| {
+                        lookup.insert(place);
+                        words.push(string);
+                        words.len() as u32 - 1
+                    });
+                    word.into()
+                }
+            };
+            last = Some((string, word));
+            values.push(word);
+        }
+        let mut order: Vec<u32> = (0..words.len() as u32).collect();
+        order.sort_unstable_by(|&a, &b| words.get(a as usize).cmp(words.get(b as usize)));
+        let sorted: Strings = order.iter().map(|&word| words.get(word as usize)).collect();
+        let mut codes = vec![0; order.len()];
+        order.iter().zip(0..).for_each(|(&word, code)| codes[word as usize] = code);
+        let codes: Vec<u64> = values.iter().map(|&word| codes[word as usize]).collect();
+        put_varint(out, sorted.len() as u64);
+        raw::put_part(&sorted, ints, values, out);
+        ints.encode(&codes, out);
+    }
+
+    /// Encodes with the words of a model, given with its id.
+    pub fn put_model(
+        &mut self,
+        strings: &Strings,
+        (words, id): (&Strings, u64),
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) {
+        let lookup = self.lookup_of(words, id);
+        let Scratch { ints, values, exceptions, .. } = scratch;
+        exceptions.clear();
+        values.clear();
+        for (row, string) in strings.iter().enumerate() {
+            let code = lookup.find(words, string).unwrap_or_else(|_| {
+                exceptions.push(row, string);
+                words.len() as u32
+            });
+            values.push(code.into());
+        }
+        ints.encode(values, out);
+        exceptions.put(ints, values, out);
+    }
+
+    /// The lookup of the words of the model `id`.
+    fn lookup_of(&mut self, words: &Strings, id: u64) -> &Lookup {
+        let lookups = &mut self.lookups;
+        let at = lookups.iter().position(|(of, _)| *of == id).unwrap_or_else(|| {
+            let slots = |lookups: &[(u64, Lookup)]| -> usize {
+                lookups.iter().map(|(_, lookup)| lookup.slots()).sum()
+            };
+            let mut lookup = Lookup::default();
+            while slots(lookups) + Lookup::slots_for(words.len()) > LOOKUP_SLOTS_MAX {
+                match lookups.pop() {
+                    Some((_, newest)) => lookup = newest,
+                    None => break,
+                }
+            }
+            lookup.reset(words.len());
+            for word in words.iter() {
+                if let Err(place) = lookup.find(words, word) {
+                    lookup.insert(place);
+                }
+            }
+            lookups.push((id, lookup));
+            lookups.len() - 1
+        });
+        &lookups[at].1
+    }
+}
+
 /// Finds words by hash while a column is encoded. It stores numbers, not strings: the words are in
 /// a [`Strings`] that the caller passes each time.
 #[derive(Debug, Default)]
@@ -255,5 +360,50 @@ impl Lookup {
         self.words += 1;
         self.slots[at] = self.words as u32;
         debug_assert!(self.words * 2 <= self.slots.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            model::Parts,
+            plan::StrKind,
+            tests::{fixture, holds},
+        },
+        *,
+    };
+
+    #[test]
+    fn words_are_found_by_their_hash() {
+        let words = fixture("guids");
+        let mut lookup = Lookup::default();
+        lookup.reset(words.len());
+        for (number, word) in words.iter().enumerate() {
+            let place = lookup.find(&words, word).unwrap_err();
+            lookup.insert(place);
+            assert_eq!(lookup.find(&words, word), Ok(number as u32));
+        }
+        assert!(lookup.find(&words, b"another").is_err());
+    }
+
+    /// Rows of words that the model lacks, at both ends of the column and in a run, and words that
+    /// sort before, between and after those of the model.
+    #[test]
+    fn strings_that_the_model_lacks_are_exceptions() {
+        let of = |row: usize| match row {
+            0 => "before all others",
+            150..153 => "in between, three times",
+            299 => "zz, after all others",
+            _ if row % 2 == 0 => "common word one",
+            _ => "rather common word two",
+        };
+        let strings: Strings = (0..300).map(|row| of(row).as_bytes()).collect();
+        let known = [&b"common word one"[..], b"never used", b"rather common word two"];
+        let parts = Parts { dictionary: Some(known.into_iter().collect()), ..Parts::default() };
+        let model = holds(&strings, parts, StrKind::ModelDictionary);
+        // The block's own dictionary has no exceptions, and has its words in the block.
+        let own = holds(&strings, Parts::default(), StrKind::Dictionary);
+        assert!(model.len() < own.len() && own.len() < strings.bytes().len() / 10);
     }
 }

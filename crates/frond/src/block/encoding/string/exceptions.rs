@@ -39,7 +39,7 @@ impl ExceptionList {
         put_varint(out, self.rows.len() as u64);
         if !self.rows.is_empty() {
             ints.encode(&self.rows, out);
-            raw::put_strings(&self.strings, ints, values, out);
+            raw::put_part(&self.strings, ints, values, out);
         }
     }
 }

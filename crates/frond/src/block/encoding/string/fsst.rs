@@ -23,11 +23,16 @@
 use std::ops::Range;
 
 use super::{
-    raw::Laid,
+    chunk::Chunked,
+    raw::{self, Laid},
+    scratch::Scratch,
     strings::Strings,
     traits::{StringColumn, push},
 };
-use crate::{block::BadBlock, coding::Reader};
+use crate::{
+    block::{BadBlock, Codec},
+    coding::Reader,
+};
 
 /// Code that precedes a byte which is no symbol.
 pub(super) const ESCAPE: u8 = 255;
@@ -204,6 +209,53 @@ const NONE: u16 = u16::MAX;
 /// their slot.
 const SLOTS: usize = 2048;
 
+/// Encodes strings as symbols; `None` if that is not shorter.
+pub(super) fn put(
+    strings: &Strings,
+    matcher: &Matcher,
+    codec: Codec,
+    scratch: &mut Scratch,
+    out: &mut Vec<u8>,
+) -> Option<Chunked> {
+    let Scratch { ints, values, bytes, chunk, .. } = scratch;
+    let room = 2 * strings.bytes().len();
+    if bytes.len() < room {
+        bytes.resize(room, 0);
+    }
+    values.clear();
+    let mut end = 0;
+    for string in strings.iter() {
+        end += matcher.encode(string, &mut bytes[end..]);
+        values.push(end as u64);
+    }
+    if end >= strings.bytes().len() {
+        return None;
+    }
+    Some(raw::put_laid(codec, &bytes[..end], values, ints, chunk, out))
+}
+
+/// Most cached matchers, of some 180 KiB each.
+pub(super) const MATCHERS_MAX: usize = 6;
+
+/// Cached matchers. Each knows the symbols it was made for.
+#[derive(Debug, Default)]
+pub(super) struct Matchers(pub(super) Vec<Matcher>);
+
+impl Matchers {
+    /// The matcher of these symbols.
+    pub fn of(&mut self, symbols: &Symbols) -> &Matcher {
+        let is_of = |matcher: &Matcher| symbols.iter().eq(matcher.symbols().iter().copied());
+        let at = self.0.iter().position(is_of).unwrap_or_else(|| {
+            let newest = if self.0.len() < MATCHERS_MAX { None } else { self.0.pop() };
+            let mut matcher = newest.unwrap_or_default();
+            matcher.set(symbols);
+            self.0.push(matcher);
+            self.0.len() - 1
+        });
+        &self.0[at]
+    }
+}
+
 /// Finds symbols in text. One to two hundred KiB; rebuilding it for another table takes
 /// microseconds.
 pub(super) struct Matcher {
@@ -358,4 +410,32 @@ impl Matcher {
 fn slot(word: u64) -> usize {
     // The upper bits of a product depend on all three bytes.
     ((word & 0xff_ffff).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{fsst_training, model::Parts, plan::StrKind, tests::holds},
+        *,
+    };
+
+    /// Strings that consist of symbols, of none, and of both; the escape's own byte; symbols cut by
+    /// the end of a string.
+    #[test]
+    fn bytes_without_a_symbol_are_escaped() {
+        let text = "the quick brown fox jumps over the lazy dog, ".repeat(4);
+        let rows: Vec<Vec<u8>> = (0..120u8)
+            .map(|row| match row % 5 {
+                0 => text.as_bytes()[usize::from(row)..].to_vec(),
+                1 => text.as_bytes()[..usize::from(row)].to_vec(),
+                2 => [&[ESCAPE, row, 0, ESCAPE], text.as_bytes()].concat(),
+                3 => vec![ESCAPE; usize::from(row % 4)],
+                _ => Vec::new(),
+            })
+            .collect();
+        let strings: Strings = rows.iter().map(Vec::as_slice).collect();
+        let symbols = fsst_training::train(&strings);
+        let column = holds(&strings, Parts { symbols, ..Parts::default() }, StrKind::Symbols);
+        assert!(column.len() * 2 < strings.bytes().len(), "{}", column.len());
+    }
 }

@@ -40,6 +40,7 @@ mod model;
 mod plan;
 mod prefix;
 mod raw;
+mod scratch;
 mod shape;
 mod shape_training;
 mod strings;

@@ -19,8 +19,9 @@
 use std::{cmp::Ordering, ops::Range};
 
 use super::{
-    super::{IntEncoder, Ints},
+    super::Ints,
     raw::take_ints,
+    scratch::Scratch,
     strings::Strings,
     traits::{StringColumn, partition},
 };
@@ -58,13 +59,8 @@ struct Entry<'a> {
 }
 
 /// Writes a column.
-pub(super) fn put(
-    strings: &Strings,
-    ints: &mut IntEncoder,
-    values: &mut Vec<u64>,
-    entries: &mut Vec<u8>,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn put(strings: &Strings, scratch: &mut Scratch, out: &mut Vec<u8>) {
+    let Scratch { ints, values, bytes: entries, .. } = scratch;
     let first = strings.get(0);
     let common = if strings.ascends() {
         // Everything between two sorted strings shares what they share.
@@ -332,5 +328,42 @@ impl<'a, 'k> Walk<'a, 'k> {
             (Some(has), Some(wants)) => has.cmp(wants),
         };
         Ok(self.order)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{model::Parts, plan::StrKind, tests::holds},
+        *,
+    };
+
+    /// Shared and unshared lengths around the values at which their form grows, in runs that begin
+    /// at restarts and between them.
+    #[test]
+    fn lengths_round_trip_where_their_form_changes() {
+        for length in [NARROW - 1, NARROW, NARROW + 1, WIDE - 1, WIDE, WIDE + 1, 3 * WIDE] {
+            let key = |row: u32| [vec![b'k'; length], row.to_be_bytes().to_vec()].concat();
+            let tail = |row: u32| [row.to_be_bytes().to_vec(), vec![b't'; length]].concat();
+            for rows in [1, RESTART_ROWS as u32, RESTART_ROWS as u32 + 1, 100] {
+                let all: [Vec<Vec<u8>>; 2] =
+                    [(0..rows).map(key).collect(), (0..rows).map(|row| tail(row * 300)).collect()];
+                for strings in all {
+                    let strings = strings.iter().map(Vec::as_slice).collect();
+                    holds_if_shorter(&strings);
+                }
+            }
+        }
+    }
+
+    /// A single row, and rows that share nothing, are shorter as raw.
+    fn holds_if_shorter(strings: &Strings) {
+        let is_shared = strings.len() > 1 && common_prefix(strings.get(0), strings.get(1)) > 3;
+        if is_shared {
+            let column = holds(strings, Parts::default(), StrKind::Prefix);
+            assert!(column.len() < strings.bytes().len());
+        } else {
+            holds(strings, Parts::default(), StrKind::Raw);
+        }
     }
 }

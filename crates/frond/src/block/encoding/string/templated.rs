@@ -23,19 +23,24 @@ use std::ops::Range;
 
 use super::{
     super::{
-        Ints, PAD_BYTES,
+        IntKind, Ints, PAD_BYTES,
         bits::{load, mask_of},
     },
     exceptions::Exceptions,
-    fsst::Symbols,
+    fsst::{Matcher, Symbols},
     raw::take_ints,
+    scratch::Scratch,
     shape::{DIGITS as THREE_DIGITS, hex_digits},
     strings::Strings,
+    template_index::TemplateIndex,
     templates::{Field, PIECE_BYTES, Span, Templates},
     tokens::GUID_BYTES,
     traits::{StringColumn, TOO_LONG, push},
 };
-use crate::{block::BadBlock, coding::Reader};
+use crate::{
+    block::BadBlock,
+    coding::{Reader, put_bytes, put_varint},
+};
 
 /// The bit offset of one row in this many is stored.
 pub(super) const RESTART_ROWS: usize = 8;
@@ -48,6 +53,75 @@ pub(super) const FORM_GUID_UPPER: u64 = 3;
 
 const BAD: BadBlock = BadBlock("a string does not fit its template");
 const NO_TEXT: BadBlock = BadBlock("a row lacks a text that its template says it has");
+
+/// Most memory of cached template indexes: two of the largest, which have 512 KiB for templates and
+/// as much for words.
+const INDEXES_BYTES_MAX: usize = 2 << 20;
+
+/// Encodes template columns, and keeps the indexes of models.
+#[derive(Debug, Default)]
+pub(super) struct TemplateEncoder {
+    /// For the templates of models, by their ids.
+    indexes: Vec<(u64, TemplateIndex)>,
+    /// Bit offsets of rows.
+    restarts: Vec<u64>,
+}
+
+impl TemplateEncoder {
+    /// Encodes with the templates of a model, given with its id.
+    pub fn put(
+        &mut self,
+        strings: &Strings,
+        (templates, id): (&Templates, u64),
+        matcher: Option<&Matcher>,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) {
+        let Self { indexes, restarts } = self;
+        let index = index_of(indexes, templates, id);
+        let Scratch { ints, values, exceptions, bits, bytes, .. } = scratch;
+        exceptions.clear();
+        values.clear();
+        restarts.clear();
+        for (row, string) in strings.iter().enumerate() {
+            if row % RESTART_ROWS == 0 {
+                restarts.push(bits.bits() as u64);
+            }
+            bytes.clear();
+            values.push(index.pack(templates, matcher, string, bits, bytes));
+            if !bytes.is_empty() {
+                exceptions.push(row, bytes);
+            }
+        }
+        // The kinds that are read fastest: finding any row reads some of both.
+        ints.encode_as(IntKind::BitPacked, None, values, out);
+        ints.encode_as(IntKind::Linear, None, restarts, out);
+        put_varint(out, bits.bits().div_ceil(8) as u64);
+        bits.finish(out);
+        bytes.clear();
+        exceptions.put(ints, values, bytes);
+        put_bytes(out, bytes);
+    }
+}
+
+/// The index of the templates of the model `id`.
+fn index_of<'a>(
+    indexes: &'a mut Vec<(u64, TemplateIndex)>,
+    templates: &Templates,
+    id: u64,
+) -> &'a mut TemplateIndex {
+    let at = indexes.iter().position(|(of, _)| *of == id).unwrap_or_else(|| {
+        let index = TemplateIndex::of(templates);
+        let taken = |indexes: &[(u64, TemplateIndex)]| -> usize {
+            indexes.iter().map(|(_, index)| index.memory_bytes()).sum()
+        };
+        while taken(indexes) + index.memory_bytes() > INDEXES_BYTES_MAX && indexes.pop().is_some() {
+        }
+        indexes.push((id, index));
+        indexes.len() - 1
+    });
+    &mut indexes[at].1
+}
 
 /// A template column, in place.
 #[derive(Clone, Debug)]
@@ -544,5 +618,31 @@ impl<'o> Line<'o> {
         text[24..28].copy_from_slice(&third[4..]);
         text[28..].copy_from_slice(&fourth);
         self.put_array(text, GUID_BYTES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            model::Parts,
+            plan::StrKind,
+            template_training,
+            tests::{fixture, holds},
+        },
+        *,
+    };
+
+    /// Rows without a template around those whose offset is stored.
+    #[test]
+    fn rows_without_a_template_are_texts() {
+        let known = fixture("calls");
+        let found = template_training::train(&[&known], 100 * known.len()).expect("it has some");
+        let plain = |row: usize| [0, 1, RESTART_ROWS - 1, RESTART_ROWS, 40, 41].contains(&row);
+        let strings: Strings = (known.iter().enumerate())
+            .map(|(row, string)| if plain(row) { b"nothing of the kind" } else { string })
+            .collect();
+        let templates = Some((found.bytes, found.templates));
+        holds(&strings, Parts { templates, ..Parts::default() }, StrKind::Templates);
     }
 }

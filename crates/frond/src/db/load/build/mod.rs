@@ -247,7 +247,7 @@ impl Db {
 
     /// Waits for batches that have passed the gate; later batches see what was set before.
     fn end_batches(&self) {
-        let gate = &self.shared.gate;
+        let gate = &self.shared.locking.gate;
         if gate.close(|| true) {
             gate.open();
         }

@@ -60,7 +60,7 @@ impl LockingScan<'_> {
         limit: Option<&[u8]>,
     ) -> Result<Reached> {
         let shared = &self.txn.shared;
-        let table = &shared.lock_table;
+        let table = &shared.locking.table;
         let id = self.tree.entry.id;
         let (gap, from, to) = (&self.gap, self.from.as_deref(), self.to.as_deref());
         let row = limit.or(seen.then_some(self.row.0.as_slice()));
@@ -153,7 +153,7 @@ impl LockingScan<'_> {
     /// True if it is known that nothing is pending in a gap (invariant 2). Must be called after
     /// locking what must stay so.
     fn knows_of_none(&self, forward: bool, gap: Span<'_>) -> bool {
-        let (table, id) = (&self.txn.shared.lock_table, self.tree.entry.id);
+        let (table, id) = (&self.txn.shared.locking.table, self.tree.entry.id);
         self.asked.as_ref().is_some_and(|Asked { looked, nearest }| {
             *looked == table.inserts_looked(id)
                 && nearest.as_ref().is_none_or(|key| is_beyond(forward, key, gap))

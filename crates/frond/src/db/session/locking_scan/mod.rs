@@ -169,7 +169,7 @@ impl<'t> LockingScan<'t> {
                 // A holder of the whole tree may have dropped it, which is not a commit to it.
                 self.tree.entry.check().inspect_err(|_| self.ahead = None)?;
             } else {
-                self.txn.shared.last_commits.looks_again();
+                self.txn.shared.locking.last_commits.looks_again();
                 let before = takes.then(|| self.row.0.clone());
                 self.ahead = None;
                 let again = self.look(forward)?;
@@ -231,7 +231,7 @@ impl<'t> LockingScan<'t> {
         let state = self.txn.go_on()?;
         let Some(snapshot) = &state.snapshot else { return Ok(()) };
         let is_seen = self.ahead.as_ref().is_some_and(|(_, cursor)| cursor.seqno() <= snapshot.at)
-            || self.txn.shared.last_commits.none_since(self.tree.entry.id, snapshot.at);
+            || self.txn.shared.locking.last_commits.none_since(self.tree.entry.id, snapshot.at);
         if is_seen || self.tree.birth() > snapshot.at {
             return Ok(());
         }
@@ -259,7 +259,7 @@ impl<'t> LockingScan<'t> {
     /// True if the rows read ahead are up to date: nothing was committed to the tree since. Called
     /// after locking (invariant 5).
     fn is_newest(&self) -> bool {
-        let (last, tree) = (&self.txn.shared.last_commits, self.tree.entry.id);
+        let (last, tree) = (&self.txn.shared.locking.last_commits, self.tree.entry.id);
         self.ahead.as_ref().is_some_and(|(_, cursor)| last.none_since(tree, cursor.seqno()))
     }
 
@@ -320,7 +320,7 @@ impl<'t> LockingScan<'t> {
             && let Ok(mut state) = self.txn.stay()
             && let Some(locks) = &mut state.locks
         {
-            self.txn.shared.lock_table.unlock_last(locks);
+            self.txn.shared.locking.table.unlock_last(locks);
         }
     }
 

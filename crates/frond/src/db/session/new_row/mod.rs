@@ -78,7 +78,7 @@ impl Txn {
         let is_done = self.insert_locked(state, row);
         match &mut state.locks {
             Some(locks) if matches!(is_done, Ok(true)) => locks.keep_last(),
-            Some(locks) => self.shared.lock_table.unlock_last(locks),
+            Some(locks) => self.shared.locking.table.unlock_last(locks),
             None => {}
         }
         is_done
@@ -120,7 +120,7 @@ impl Txn {
             let locked = self.lock_new(state, key, at > 0);
             if let (Err(_), Some(locks)) = (&locked, &mut state.locks) {
                 if at > 0 {
-                    self.shared.lock_table.unlock_last(locks);
+                    self.shared.locking.table.unlock_last(locks);
                 }
                 locks.keep_last();
             }
@@ -191,7 +191,7 @@ impl Txn {
         let asks_for_one = plant!("txn: a new row asks for the gap of its first entry");
         let asked = if asks_for_one { 1 } else { entries.len() };
         let mut places = row.keys().take(asked).map(|key| (key.tree, key.key));
-        if self.shared.lock_table.is_any_gap_locked(locks, &mut places) {
+        if self.shared.locking.table.is_any_gap_locked(locks, &mut places) {
             self.buffer.live.lock().rollback_to(mark);
             return Ok(false);
         }

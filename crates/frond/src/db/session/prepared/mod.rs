@@ -123,14 +123,14 @@ impl Prepared {
 impl Db {
     /// All in-doubt transactions, ordered by name, including those attached to a session.
     pub fn prepared(&self) -> Vec<PreparedInfo> {
-        self.shared.prepared.list()
+        self.shared.sessions.prepared.list()
     }
 
     /// The in-doubt transactions that existed when the store was opened and that this call has not
     /// returned before. Each is listed once, so that a coordinator that asks repeatedly comes to an
     /// end.
     pub fn recover_prepared(&self) -> Vec<PreparedInfo> {
-        self.shared.prepared.unlisted()
+        self.shared.sessions.prepared.unlisted()
     }
 
     /// Attaches a detached prepared transaction, to decide it.
@@ -138,7 +138,7 @@ impl Db {
     /// # Errors
     /// `NoSuchXid`; `XidBusy` if it is attached elsewhere.
     pub fn attach_prepared(&self, xid: &Xid) -> Result<PreparedTxn> {
-        let prepared = self.shared.prepared.take(xid)?;
+        let prepared = self.shared.sessions.prepared.take(xid)?;
         Ok(PreparedTxn { shared: self.shared.clone(), prepared: Some(prepared), ordered: None })
     }
 
@@ -199,7 +199,7 @@ impl PreparedTxn {
     /// As [`commit_ordered`](Self::commit_ordered); then it is detached and still prepared.
     /// `OutcomeUnknown`: the store has stopped; it may be committed, or prepared.
     pub fn commit(self) -> Result<Seqno> {
-        let level = self.shared.durability;
+        let level = self.shared.commits.durability;
         self.commit_with(level)
     }
 
@@ -243,7 +243,7 @@ impl PreparedTxn {
             self.shared.end_guarantee(&prepared);
             self.shared.let_go(*prepared, None);
         }
-        let level = self.shared.durability;
+        let level = self.shared.commits.durability;
         place.map_or(Ok(()), |reservation| self.shared.wait_durable(&reservation, level))
     }
 
@@ -271,7 +271,7 @@ impl Drop for PreparedTxn {
         if self.ordered.is_some() {
             self.finish();
         } else if let Some(prepared) = self.prepared.take() {
-            self.shared.prepared.put_back(prepared);
+            self.shared.sessions.prepared.put_back(prepared);
         }
     }
 }
@@ -280,7 +280,7 @@ impl Shared {
     /// Sequences the commit of a prepared transaction.
     fn order_prepared(&self, prepared: &Prepared) -> Result<LoggedCommit> {
         self.check_writable()?;
-        let mut record = self.records.take(0);
+        let mut record = self.commits.records.take(0);
         prepared.build_commit(&mut record);
         let body = record.finish();
         // Its extents are already named, and stay so until they are in trees.
@@ -295,16 +295,16 @@ impl Shared {
             guaranteed: prepared.guaranteed,
         };
         let logged = self.log_commit(&commit, body);
-        self.records.give(record);
+        self.commits.records.give(record);
         logged
     }
 
     /// Length of its commit record.
     pub(in crate::db) fn commit_bytes(&self, prepared: &Prepared) -> usize {
-        let mut record = self.records.take(0);
+        let mut record = self.commits.records.take(0);
         prepared.build_commit(&mut record);
         let bytes = record.bytes() + TRAILER_BYTES;
-        self.records.give(record);
+        self.commits.records.give(record);
         bytes
     }
 
@@ -338,7 +338,7 @@ impl Shared {
         let (writes, trees) = (pieces.clone(), vec![CATALOG_TREE]);
         let payload = Arc::new(CommitPayload { writes, trees, ..CommitPayload::default() });
         self.engine.store.end_idle()?;
-        let mut record = self.records.take(payload.writes.bytes());
+        let mut record = self.commits.records.take(payload.writes.bytes());
         let guaranteed = prepared.guaranteed;
         let commit = PendingCommit {
             relieves: true,
@@ -348,7 +348,7 @@ impl Shared {
         };
         write_record(&mut record, &payload, &[], &[]);
         let logged = self.log_commit(&commit, record.finish());
-        self.records.give(record);
+        self.commits.records.give(record);
         let logged = logged?;
         self.apply_and_publish(&payload, &logged);
         Ok(Some(logged.reservation))
@@ -362,7 +362,7 @@ impl Shared {
             Some(seqno) => in_doubt.commit(&prepared.xid, seqno),
             None => in_doubt.release(&prepared.xid),
         }
-        self.prepared.forget(&prepared.xid);
+        self.sessions.prepared.forget(&prepared.xid);
     }
 
     /// Releases its locks.
@@ -370,8 +370,8 @@ impl Shared {
         let Prepared { entered, live, locks, .. } = prepared;
         entered.drain(..).for_each(|tree| tree.writers.leave(live));
         if let Some(mut locks) = locks.take() {
-            LockTable::release_all(&self.lock_table, &mut locks);
-            self.gate.open();
+            LockTable::release_all(&self.locking.table, &mut locks);
+            self.locking.gate.open();
         }
         live.clear();
     }
@@ -379,7 +379,7 @@ impl Shared {
     /// Releases the locks of prepared transactions when the store is closed; they stay prepared on
     /// disk.
     pub(in crate::db) fn leave_prepared(&self) {
-        for mut prepared in self.prepared.drain() {
+        for mut prepared in self.sessions.prepared.drain() {
             self.give_locks_back(&mut prepared);
         }
     }

@@ -279,12 +279,12 @@ impl Shared {
         for Found { mut prepared, locks } in found {
             self.lock_again(&mut prepared, locks, &others)?;
             others.extend(prepared.spilled.as_ref().and_then(Change::spilled).cloned());
-            if !self.read_only {
+            if !self.lifecycle.read_only {
                 let has_room = self.guarantee_again(&mut prepared);
                 let has_room = has_room.inspect_err(|_| self.give_locks_back(&mut prepared))?;
                 without_room += usize::from(!has_room);
             }
-            self.prepared.add_recovered(Box::new(prepared));
+            self.sessions.prepared.add_recovered(Box::new(prepared));
         }
         Ok(without_room)
     }
@@ -319,17 +319,17 @@ impl Shared {
     ) -> Result<()> {
         let number = self.next_txn();
         let payload = prepared.payload.clone();
-        self.gate.close(|| true);
+        self.locking.gate.close(|| true);
         let list = list.unwrap_or_default();
         let refused = |_| {
             let why = format!("{} has locks that another has, too", prepared.xid);
             malformed(&self.engine, why)
         };
-        let restored = self.lock_table.restore(number, &list).map_err(refused);
-        let mut locks = restored.inspect_err(|_| self.gate.open())?;
+        let restored = self.locking.table.restore(number, &list).map_err(refused);
+        let mut locks = restored.inspect_err(|_| self.locking.gate.open())?;
         locks.owner().set_writes(prepared.entries() as u64);
         let now = crate::txn::lock_table::WaitPolicy::NoWait;
-        let (table, mut taken, mut unread) = (&self.lock_table, Ok(()), Ok(()));
+        let (table, mut taken, mut unread) = (&self.locking.table, Ok(()), Ok(()));
         'trees: for &tree in &payload.trees {
             let is_alone = payload.writes.ranges(tree).next().is_some();
             let mode = if is_alone { TableMode::Exclusive } else { TableMode::IntentExclusive };

@@ -1,5 +1,6 @@
 //! String columns: every kind with all sorts of strings, compared with the plain list; the results
-//! of training, and the size of columns of fixed strings. Damaged bytes: `damage.rs`.
+//! of training, and the size of columns of fixed strings. Damaged bytes: `damage.rs`. What is
+//! particular to one encoding is tested in its file.
 
 mod damage;
 mod templates;
@@ -10,8 +11,7 @@ use proptest::prelude::*;
 
 use super::{
     super::PAD_BYTES, Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Strs,
-    dictionary::Lookup, fsst_training, model::Parts, shape_training::shape_of, template_training,
-    train,
+    fsst_training, model::Parts, shape_training::shape_of, template_training, train,
 };
 use crate::block::{BLOCK_RAW_BYTES_MAX, BlockBuilder, Codec, Pushed};
 use crate::message::Tag;
@@ -40,7 +40,7 @@ fn plans() -> impl Iterator<Item = StringPlan> {
         .filter(|plan| plan.codec == Codec::Raw || plan.kind.takes_codec())
 }
 
-fn encode(strings: &Strings, model: Option<&StringModel>, plan: StringPlan) -> Vec<u8> {
+pub(super) fn encode(strings: &Strings, model: Option<&StringModel>, plan: StringPlan) -> Vec<u8> {
     let mut column = Vec::new();
     let written = StrEncoder::new().encode(strings, model, plan, &mut column);
     assert_eq!(written.bytes, column.len());
@@ -49,6 +49,15 @@ fn encode(strings: &Strings, model: Option<&StringModel>, plan: StringPlan) -> V
 
 fn padded(column: &[u8]) -> Vec<u8> {
     [column, &[0xa5; PAD_BYTES]].concat()
+}
+
+/// Checks that a column of one kind returns what was encoded; returns its bytes.
+pub(super) fn holds(strings: &Strings, parts: Parts, kind: StrKind) -> Vec<u8> {
+    let (model, plan) = (StringModel::new(parts), StringPlan { kind, codec: Codec::Raw });
+    assert_same(strings, Some(&model), plan);
+    let column = encode(strings, Some(&model), plan);
+    assert_eq!(column[0] & 15, kind as u8, "another kind was shorter");
+    column
 }
 
 /// Checks that a column returns what was encoded, through every way of reading it.
@@ -220,7 +229,7 @@ impl Noise {
 }
 
 /// Typical data sets of tables, by name.
-fn fixture(name: &str) -> Strings {
+pub(super) fn fixture(name: &str) -> Strings {
     let mut noise = Noise(7);
     let mut strings = Strings::new();
     let words = ["the", "package", "library", "of", "shared", "files", "and", "documentation for"];
@@ -405,19 +414,6 @@ fn a_single_key_is_shorter_than_in_a_row_block() {
         let bytes = encode(&keys, None, plan).len();
         assert!(bytes < row_blocks, "{name}: {bytes} against {row_blocks}");
     }
-}
-
-#[test]
-fn words_are_found_by_their_hash() {
-    let words = fixture("guids");
-    let mut lookup = Lookup::default();
-    lookup.reset(words.len());
-    for (number, word) in words.iter().enumerate() {
-        let place = lookup.find(&words, word).unwrap_err();
-        lookup.insert(place);
-        assert_eq!(lookup.find(&words, word), Ok(number as u32));
-    }
-    assert!(lookup.find(&words, b"another").is_err());
 }
 
 /// The bytes that docs/format.md shows.
