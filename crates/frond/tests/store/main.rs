@@ -9,6 +9,7 @@ mod changes;
 mod common;
 mod counters;
 mod counts;
+mod cursors;
 mod dictionaries;
 mod distinct;
 mod drop;

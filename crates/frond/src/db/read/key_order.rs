@@ -14,22 +14,13 @@
 #[derive(Debug, Default)]
 pub(crate) struct KeyOrder {
     #[cfg(debug_assertions)]
-    last: Option<Last>,
-}
-
-#[cfg(debug_assertions)]
-#[derive(Debug)]
-struct Last {
-    forward: bool,
-    key: Vec<u8>,
+    last: Option<Vec<u8>>,
 }
 
 /// When a cursor may return the same key twice in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Repeats {
     Never,
-    /// After a change of direction: the cursor stands between keys.
-    AfterTurn,
     Always,
 }
 
@@ -60,12 +51,11 @@ impl KeyOrder {
         use std::cmp::Ordering;
 
         let Some(last) = &mut self.last else {
-            self.last = Some(Last { forward, key: key.to_vec() });
+            self.last = Some(key.to_vec());
             return;
         };
-        let follows = match (key.cmp(&last.key), repeats) {
+        let follows = match (key.cmp(last), repeats) {
             (Ordering::Equal, Repeats::Never) => false,
-            (Ordering::Equal, Repeats::AfterTurn) => forward != last.forward,
             (Ordering::Equal, Repeats::Always) => true,
             (order, _) => forward == (order == Ordering::Greater),
         };
@@ -74,11 +64,10 @@ impl KeyOrder {
             "a cursor that goes {} hands out key {:?} after {:?}",
             if forward { "up" } else { "down" },
             key.escape_ascii().to_string(),
-            last.key.escape_ascii().to_string(),
+            last.escape_ascii().to_string(),
         );
-        last.forward = forward;
-        last.key.clear();
-        last.key.extend_from_slice(key);
+        last.clear();
+        last.extend_from_slice(key);
     }
 }
 
@@ -99,7 +88,7 @@ mod tests {
     fn rows_out_of_order_panic_in_debug_builds() {
         let checks = cfg!(debug_assertions);
         for (forward, low, high) in [(true, "a", "b"), (false, "b", "a")] {
-            for repeats in [Repeats::Never, Repeats::AfterTurn, Repeats::Always] {
+            for repeats in [Repeats::Never, Repeats::Always] {
                 assert!(!is_refused(&[(forward, low), (forward, high)], repeats));
                 assert_eq!(is_refused(&[(forward, high), (forward, low)], repeats), checks);
                 let again = is_refused(&[(forward, low), (forward, low)], repeats);

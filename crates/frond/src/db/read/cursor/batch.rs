@@ -18,7 +18,7 @@ const BATCH_BYTES_MAX: usize = 16 << 20;
 impl Cursor {
     /// Reads up to `rows_max` rows, going up, into a buffer that is cleared first. Returns fewer
     /// rows if they exceed 16 MiB together, or if more would have to be fetched; no row means the
-    /// end.
+    /// end. The cursor stands on the last of them.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -56,6 +56,7 @@ impl Cursor {
             match met {
                 Ok(true) if out.is_empty() && self.is_whole_piece(forward, rows_max) => {
                     self.give_piece(forward, out);
+                    self.is_on_row = true;
                     return Ok(out.len());
                 }
                 Ok(true) => {}
@@ -72,6 +73,10 @@ impl Cursor {
                 Err(_) => break,
             }
             self.index = if forward { at + 1 } else { at };
+        }
+        self.is_on_row = !out.is_empty();
+        if out.is_empty() {
+            self.order.forget();
         }
         if !forward {
             out.reverse();
@@ -94,7 +99,7 @@ impl Cursor {
             let in_order =
                 (0..out.len()).map(|row| if forward { row } else { out.len() - 1 - row });
             let keys = in_order.filter_map(|row| out.get(row)).map(|(key, _)| key);
-            keys.for_each(|key| self.order.hands_out(forward, key, Repeats::AfterTurn));
+            keys.for_each(|key| self.order.hands_out(forward, key, Repeats::Never));
         }
         let last = if forward { out.len().checked_sub(1) } else { Some(0) };
         if let Some((key, _)) = last.and_then(|last| out.get(last)) {

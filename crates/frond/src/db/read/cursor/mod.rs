@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! 1. The position is a gap between keys; `next` returns the row above the gap and moves above it,
-//!    `prev` the row below and moves below it.
+//!    `prev` the row below and moves below it. Callers see a cursor that stands on the row that it
+//!    returned last, so a change of direction passes that row first.
 //! 2. The buffer holds rows that border on the gap, in the direction of the last step.
 //! 3. A scan continues within a run, where the last piece ended, only in the version that this
 //!    piece read, which has been the snapshot's version since: no other source has entries in the
@@ -73,6 +74,8 @@ pub struct Cursor {
     to: Option<Vec<u8>>,
     projection: Option<Projection>,
     gap: Gap,
+    /// Whether it stands on the row next to the gap: the last one returned.
+    is_on_row: bool,
     rows: RowBuf,
     /// The blob returned last.
     blob: Vec<u8>,
@@ -134,6 +137,7 @@ impl Cursor {
             to,
             projection: None,
             gap: Gap::Low,
+            is_on_row: false,
             rows: RowBuf::new(),
             blob: Vec::new(),
             index: 0,
@@ -191,8 +195,9 @@ impl Cursor {
     /// As [`project`](Self::project).
     pub fn set_projection(&mut self, projection: &Projection) -> Result<()> {
         projection.check(self.schema.as_ref())?;
-        let gap = self.edge();
+        let (gap, is_on_row) = (self.edge(), self.is_on_row);
         self.stand(gap);
+        self.is_on_row = is_on_row;
         self.projection = Some(projection.clone());
         Ok(())
     }
@@ -207,20 +212,21 @@ impl Cursor {
         self.snapshot.seqno()
     }
 
-    /// Moves the gap just below `key`: `next` then returns the first row not below it.
+    /// Moves just below `key`: `next` then returns the first row not below it, `prev` the last row
+    /// below it.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         self.order.forget();
         self.stand(Gap::Below(key.to_vec()));
     }
 
-    /// Moves the gap below the first row.
+    /// Moves before the first row.
     pub fn seek_first(&mut self) {
         self.order.forget();
         self.stand(Gap::Low);
     }
 
-    /// Moves the gap above the last row.
+    /// Moves after the last row.
     pub fn seek_last(&mut self) {
         self.order.forget();
         self.stand(Gap::High);
@@ -229,6 +235,7 @@ impl Cursor {
     /// Moves to a gap and drops the rows that were fetched.
     pub(in crate::db) fn stand(&mut self, gap: Gap) {
         self.gap = gap;
+        self.is_on_row = false;
         self.rows.clear();
         self.index = 0;
         self.piece_rows = ROWS_FIRST;
@@ -236,7 +243,8 @@ impl Cursor {
         (self.lone, self.flights) = (None, None);
     }
 
-    /// The next row up, or `None` at the end of the range.
+    /// The row above the one where the cursor stands, or `None` at the end of the range. The cursor
+    /// then stands on that row, or after the last one.
     ///
     /// # Errors
     /// I/O errors and damage of what had to be read; `Interrupted` if it was
@@ -245,13 +253,17 @@ impl Cursor {
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.turn(true);
         if self.index >= self.rows.len() && !self.fetch_up()? {
+            self.is_on_row = false;
+            self.order.forget();
             return Ok(None);
         }
         self.index += 1;
+        self.is_on_row = true;
         self.row(self.index - 1)
     }
 
-    /// The next row down, or `None` at the start of the range. On a new cursor, call
+    /// The row below the one where the cursor stands, or `None` at the start of the range. The
+    /// cursor then stands on that row, or before the first one. On a new cursor, call
     /// [`seek_last`](Self::seek_last) first.
     ///
     /// # Errors
@@ -259,9 +271,12 @@ impl Cursor {
     pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.turn(false);
         if self.index == 0 && !self.fetch_down()? {
+            self.is_on_row = false;
+            self.order.forget();
             return Ok(None);
         }
         self.index -= 1;
+        self.is_on_row = true;
         self.row(self.index)
     }
 
@@ -269,7 +284,7 @@ impl Cursor {
     fn row(&mut self, index: usize) -> Result<Option<(&[u8], &[u8])>> {
         let Some((key, value)) = self.rows.get(index) else { return Ok(None) };
         if !self.rows.is_blob(index) {
-            self.order.hands_out(self.forward, key, Repeats::AfterTurn);
+            self.order.hands_out(self.forward, key, Repeats::Never);
             return Ok(Some((key, value)));
         }
         self.snapshot.engine.cx.open_blob(value)?.read(&mut self.blob)?;
@@ -281,7 +296,7 @@ impl Cursor {
         if let Some(shape) = shape {
             shape.give(&mut self.blob)?;
         }
-        self.order.hands_out(self.forward, key, Repeats::AfterTurn);
+        self.order.hands_out(self.forward, key, Repeats::Never);
         Ok(Some((key, &self.blob)))
     }
 
@@ -292,6 +307,7 @@ impl Cursor {
     /// As [`next`](Self::next).
     pub(in crate::db) fn count_rest(&mut self) -> Result<u64> {
         self.turn(true);
+        self.is_on_row = false;
         if let Some(schema) = &self.schema
             && self.entry.as_ref().is_some_and(|entry| entry.record().value_layout.is_some())
         {
@@ -308,12 +324,16 @@ impl Cursor {
         }
     }
 
-    /// Drops the buffer if the direction changes.
+    /// Drops the buffer if the direction changes, and passes the row on which the cursor stands.
     fn turn(&mut self, forward: bool) {
         if self.forward == forward {
             return;
         }
-        let gap = self.edge();
+        let gap = match self.edge() {
+            Gap::Above(key) if self.is_on_row => Gap::Below(key),
+            Gap::Below(key) if self.is_on_row => Gap::Above(key),
+            gap => gap,
+        };
         self.forward = forward;
         self.stand(gap);
     }
