@@ -246,6 +246,9 @@ fn frond_cursor_relock(cursor: &mut frond_cursor, wait_ms: i64, rows: &mut frond
 /// Returns the next rows, up to `rows_max`. With 0, the cursor chooses: a few at first and then
 /// more, or one at a time if it locks rows. FROND_NOT_FOUND after the last row.
 ///
+/// The cursor then stands on the last of these rows: if frond_cursor_prev is called next, it begins
+/// with the row below that one. After FROND_NOT_FOUND it stands after the last row.
+///
 /// After an error the cursor stays where it was. An error that comes after some rows is returned by
 /// the next call in this direction, after these rows; but at once if it has ended the transaction.
 ///
