@@ -112,7 +112,7 @@ pub struct TableSpec {
 pub struct Column {
     /// The name of the column.
     pub name: String,
-    /// Its part in a row's bytes.
+    /// The part in a row's bytes.
     pub part: Part,
 }
 
@@ -189,7 +189,7 @@ impl TableSpec {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct IndexInfo {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Whether it is unique: no two rows have the same extracted bytes.
     pub unique: bool,

@@ -332,7 +332,7 @@ impl Node {
 }
 
 impl Tier {
-    /// Its runs.
+    /// The runs of the tier.
     pub(super) fn pages(&self) -> impl Iterator<Item = PageRef> {
         self.parts.iter().map(|part| PageRef::Run(part.run.clone()))
     }

@@ -21,7 +21,7 @@ use crate::message::Tag;
 /// Most rows of a vector: four pages of numbers, which stay in the L1 cache while rows are
 /// assembled from them.
 pub(super) const VECTOR_ROWS_MAX: usize = 256;
-/// About so many bytes of rows are decoded at a time: a few wide rows instead of hundreds, which
+/// About this many bytes of rows are decoded at a time: a few wide rows instead of hundreds, which
 /// stay in the L1 cache while they are assembled and copied.
 const VECTOR_BYTES: usize = 16 << 10;
 

@@ -24,7 +24,7 @@ pub struct Savepoint {
 }
 
 impl Savepoint {
-    /// Its number within the transaction, from 1, never reused within it. For programs that store
+    /// The number within the transaction, from 1, never reused within it. For programs that store
     /// numbers; [`Txn::savepoint_of`] returns the savepoint again.
     pub fn number(&self) -> u64 {
         self.number

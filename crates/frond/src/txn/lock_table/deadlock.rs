@@ -43,7 +43,7 @@ use crate::{
 /// One transaction on a cycle.
 #[derive(Clone, Debug)]
 pub struct Party {
-    /// Its id.
+    /// The id.
     pub id: u64,
     /// The program's own name for it; 0 for a batch.
     pub tag: u64,

@@ -54,7 +54,7 @@ pub(crate) struct SnapshotState {
 /// A transaction that holds a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reader {
-    /// Its id, and the program's tag for it.
+    /// The id, and the program's tag for it.
     pub id: u64,
     pub tag: u64,
 }
