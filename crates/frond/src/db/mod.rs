@@ -175,9 +175,9 @@ impl Db {
         self.shared.snapshot()
     }
 
-    /// Makes everything committed so far durable in trees, so that the log before it can go, and
-    /// returns free disk space to the file system. Never needed for safety; useful before copying
-    /// files. Blocks until done.
+    /// Makes everything committed so far durable in trees, so that the log before it can be
+    /// trimmed, and returns free disk space to the file system. Never needed for safety; useful
+    /// before copying files. Blocks until done.
     ///
     /// # Errors
     /// I/O errors, which stop the store.

@@ -156,9 +156,9 @@ impl TableSpec {
     }
 
     /// Whether opening the table builds the indexes that this definition has and the stored one
-    /// has not, as [`Table::build_index`](crate::Table::build_index) does. Default: no, opening
-    /// fails. It takes as long as the build: it waits for transactions that have written the table,
-    /// prepared ones included; others go on.
+    /// does not, as [`Table::build_index`](crate::Table::build_index) does. Default: no, opening
+    /// fails. Opening then takes as long as the builds, which wait for transactions that have
+    /// written the table, prepared ones included; other transactions are not delayed.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {

@@ -1,7 +1,7 @@
 //! The change feed: all commits in order, for programs that follow a store.
 //!
 //! A feed reads the log, concurrently with commits, and never blocks them. Its position is one
-//! number, the next commit, which a follower stores together with what it made of the feed.
+//! number, the next commit, which a follower stores together with its own copy of the data.
 //!
 //! Invariants
 //! 1. Each commit from the position on is returned once, in order, with no gap; a position that the

@@ -15,7 +15,7 @@ use super::{
 
 /// A point in a transaction to roll back to: see [`Txn::savepoint`].
 ///
-/// Savepoints nest: going back to one, or releasing it, forgets those made after it.
+/// Savepoints nest: rolling back to one, or releasing it, forgets those made after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Savepoint {
     /// Id and address of the transaction: ids of different stores may be equal.
