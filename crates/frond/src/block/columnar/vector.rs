@@ -1,5 +1,4 @@
-//! Decoding many rows from their columns: column by column into rows that lie side by side
-//! ([`Lines`]).
+//! Decoding many rows from their columns: column by column into a buffer of whole rows ([`Lines`]).
 //!
 //! Invariants
 //! 1. A vector takes at most the length of rows that the block states for keys and again for
