@@ -89,7 +89,7 @@ struct Held {
 /// The snapshots registered in one list.
 #[derive(Debug, Default)]
 struct Listed {
-    /// By seqno, ascending.
+    /// Registered snapshots, by seqno, ascending.
     held: Vec<Held>,
     /// Transactions among the holders, with the seqno they hold and since when, milliseconds; one
     /// entry for each hold.
