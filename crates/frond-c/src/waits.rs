@@ -1,5 +1,5 @@
-//! Interrupts of transactions, and the hooks by which a server observes lock waits and has a say in
-//! deadlocks.
+//! Interrupts of transactions, and the hooks by which a server observes lock waits and chooses
+//! deadlock victims.
 
 use std::ffi::c_void;
 

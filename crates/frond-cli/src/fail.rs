@@ -1,4 +1,4 @@
-//! How a command ends that cannot do what was asked: one line on standard error, and an exit code.
+//! Failures of a command: one line on standard error, and an exit code.
 //!
 //! | code | meaning |
 //! |---|---|
@@ -15,9 +15,9 @@ pub const INTERRUPTED: u8 = 130;
 /// Why a command ended early.
 #[derive(Debug)]
 pub enum Fail {
-    /// The answer is no: damage, or nothing found. Code 1.
+    /// The command was carried out, and its answer is no: damage, or nothing found. Code 1.
     Negative(String),
-    /// It could not be done. Code 2.
+    /// The command could not be carried out. Code 2.
     Error(String),
     /// A signal has ended it early. Code [`INTERRUPTED`].
     Interrupted(String),

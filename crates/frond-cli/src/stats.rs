@@ -128,7 +128,7 @@ fn print_json(db: &Db, args: &Args, out: &mut impl Write) -> Result {
     Ok(writeln!(out, "{}", serde_json::Value::from(object))?)
 }
 
-/// What is known of the part of a tree that is in pages.
+/// The part of a tree that is in pages.
 enum Look {
     Seen {
         sizes: TreeSizes,

@@ -1,4 +1,4 @@
-//! The proof of Frond: a simulated disk, a model, generated operations, and the campaigns that
+//! The test kit of Frond: a simulated disk, a model, generated operations, and the campaigns that
 //! combine them. For `tests/` folders, fuzz targets and the lab; no product code uses it.
 //!
 //! | module | what |

@@ -1,9 +1,9 @@
 //! Frond: an embedded, ordered, transactional and always compressed key-value store, for data sets
 //! larger than memory and write loads that would overwhelm a B-tree.
 //!
-//! A store is a directory that one process has open. It holds named [trees](Tree), which map keys
-//! to values, both byte strings, in key order. Writes go to a log and to memory first, and move
-//! through buffered nodes (a Bε-tree) to compressed leaves.
+//! A store is a directory that one process opens for writing, or several read-only. It holds named
+//! [trees](Tree), which map keys to values, both byte strings, in key order. Writes go to a log and
+//! to memory first, and move through buffered nodes (a Bε-tree) to compressed leaves.
 //!
 //! ```
 //! # fn main() -> frond::Result<()> {
@@ -38,7 +38,7 @@
 //! | open a store, and its trees | [`Db`], [`Options`], [`Tree`], [`TreeOptions`] |
 //! | write several rows at once | [`Batch`] |
 //! | read and write in transactions, with row locks | [`Txn`], [`TxnOptions`], [`Isolation`] |
-//! | read the past, or hold the present still | [`Snapshot`], [`Db::create_snapshot`] |
+//! | read an earlier state, or keep the present one | [`Snapshot`], [`Db::create_snapshot`] |
 //! | build keys from numbers and strings | [`mod@tuple`] |
 //! | keep secondary indexes | [`Table`], [`TableSpec`], [`IndexSpec`] |
 //! | describe the columns of rows, for smaller leaves | [`layout`] |

@@ -1,4 +1,4 @@
-//! Messages: what is to be done to a key, and how two of them fold into one.
+//! Messages: what is to be done to a key (`run/fold/mod.rs` folds two of them into one).
 //!
 //! A message travels as one tag byte and a payload. The tag's low four bits are the kind, bit 4 the
 //! *fresh* bit (Rule: I7). Tags are on disk: numbers are never reused.
@@ -8,7 +8,7 @@
 //! | 0 Put | the value |
 //! | 1 Delete | empty |
 //! | 2 Merge | operands, oldest first, each: operator u8, length LEB128, operand |
-//! | 3 PutBlob | 16-byte reference to a blob run |
+//! | 3 PutBlob | 16-byte reference to a blob |
 //! | 4 Versions | spilled runs only; newest first: seqno LEB128, tag u8, length LEB128, payload |
 //!
 //! Bytes: docs/format.md, "Messages".
@@ -45,7 +45,7 @@ impl Tag {
     pub const DELETE: Tag = Tag(Kind::Delete as u8);
     /// A Merge.
     pub const MERGE: Tag = Tag(Kind::Merge as u8);
-    /// A Put whose value is in a blob run.
+    /// A Put whose value is in a blob.
     pub const PUT_BLOB: Tag = Tag(Kind::PutBlob as u8);
     /// Versions of one key in a spilled run.
     pub const VERSIONS: Tag = Tag(Kind::Versions as u8);

@@ -168,7 +168,7 @@ pub const FEATURE_SUMS: u64 = 64;
 pub struct StoreFile {
     /// The open file.
     pub file: Arc<dyn File>,
-    /// Its name, for errors.
+    /// The name, for errors.
     pub path: PathBuf,
     /// Identity of the store.
     pub store: StoreId,

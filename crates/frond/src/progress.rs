@@ -32,7 +32,7 @@ struct Counts {
 pub struct ProgressSnapshot {
     /// Rows put into loads so far; for an index build, of all its indexes together.
     pub rows: u64,
-    /// Rows that went through a sort or a merge beyond memory, counted once for each pass.
+    /// Rows that were sorted or merged on disk, counted once for each pass.
     pub sorted: u64,
     /// The final value of [`sorted`](Self::sorted), as far as it is known; set once the load starts
     /// to finish.

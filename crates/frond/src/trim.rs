@@ -2,9 +2,9 @@
 //!
 //! Each time that a block larger than ever before is freed, the GNU C library raises two
 //! thresholds: the size from which it maps blocks separately, and how much free memory it keeps, up
-//! to 64 MiB (mallopt(3), "dynamic mmap threshold"). After a transaction or a load beyond memory it
-//! would keep about as much as that work took, outside of any budget. Programs with another
-//! allocator lose nothing.
+//! to 64 MiB (mallopt(3), "dynamic mmap threshold"). After a transaction or a load larger than
+//! memory it would keep about as much as that work took, outside of any budget. Programs with
+//! another allocator lose nothing.
 //!
 //! A store of very many trees leaves as much when it is closed, in pieces that the next store to be
 //! opened does not fill.

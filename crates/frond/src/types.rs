@@ -137,7 +137,7 @@ pub enum Durability {
     Lazy,
 }
 
-/// How a tree trades size for speed: its only setting of that kind.
+/// The trade-off of a tree between size and speed: its only setting of that kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum SizeClass {
@@ -146,7 +146,7 @@ pub enum SizeClass {
     /// Leaves compressed with zstd level 1.
     #[default]
     Default = 2,
-    /// Leaves compressed with zstd level 3.
+    /// Leaves compressed with zstd level 3, and with dictionaries where they help.
     Small = 3,
 }
 

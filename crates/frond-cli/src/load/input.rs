@@ -1,4 +1,4 @@
-//! The records of the input; the first ones are held back until the columns are known.
+//! The input as records. The first ones are held back until the columns are known.
 //!
 //! CSV and TSV name their columns at the start. In JSON lines and control paragraphs names appear
 //! along the way: those in the first batch become the columns, later ones go into `more`.

@@ -1,4 +1,4 @@
-//! Verifies that everything is present that a ledger says was acknowledged.
+//! Verification against a ledger: everything that it lists as acknowledged must be in the store.
 //!
 //! The input is read again from its start, and each row up to the last acknowledged one is looked
 //! up, in the tree and in every index. Then everything is counted: beyond what was acknowledged

@@ -1,4 +1,4 @@
-//! Goals, as data (`lab/goals.toml`), and what a run measured of them.
+//! Goals: bounds for metrics, from `lab/goals.toml`, and whether a run has met them.
 //!
 //! Invariants
 //! 1. A goal is judged only if the run measured every value that it needs, the target's and the

@@ -132,7 +132,7 @@ pub struct Client<'m> {
     operation: &'static str,
     latencies: Histogram<u64>,
     cpu_s: Option<f64>,
-    /// Its latencies of the last second, if its operations count as the step's.
+    /// The latencies of the last second, if its operations count as the step's.
     recent: Option<Arc<Counts>>,
     kind: Option<&'m AtomicU64>,
 }

@@ -75,7 +75,7 @@ pub enum Durability {
 /// Parameters with which a target is opened.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Its own directory, empty.
+    /// A directory of its own, empty.
     pub dir: PathBuf,
     /// Memory for everything: caches, write buffers, and the page cache if the store uses it.
     pub memory: Bytes,

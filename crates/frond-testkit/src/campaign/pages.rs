@@ -26,7 +26,7 @@ use crate::{
 pub enum Decay {
     /// A bit flips permanently.
     Bit,
-    /// Its first sector cannot be read for a while.
+    /// The first sector cannot be read for a while.
     Sector,
 }
 

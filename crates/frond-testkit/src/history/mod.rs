@@ -102,7 +102,7 @@ pub enum Outcome {
 pub struct Txn {
     /// The session that ran it.
     pub session: u32,
-    /// Its isolation level; irrelevant for a batch.
+    /// The isolation level; irrelevant for a batch.
     pub isolation: Isolation,
     /// A moment of the history before it began.
     pub begun: u64,
@@ -113,7 +113,7 @@ pub struct Txn {
     /// Whether it was prepared before its end. From then on others could write what it had only
     /// read, except at `Serializable`.
     pub prepared: bool,
-    /// Its calls, each with a number; everything that one scan has read has the same number.
+    /// The calls, each with a number; everything that one scan has read has the same number.
     pub calls: Vec<(u32, Call)>,
     /// Numbers that it wrote and rolled back to a savepoint.
     pub undone: Vec<Number>,
@@ -179,7 +179,7 @@ impl fmt::Display for Anomaly {
 /// An anomaly that a level forbids, with its evidence.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Its name.
+    /// The name.
     pub anomaly: Anomaly,
     /// What each transaction did, in words.
     pub story: String,

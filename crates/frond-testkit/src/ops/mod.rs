@@ -166,7 +166,7 @@ impl Write {
 pub enum Op {
     /// Creates a tree.
     Create {
-        /// Its name.
+        /// The name.
         tree: String,
         /// Whether it has leaf filters and checked inserts.
         unique: bool,
@@ -181,7 +181,7 @@ pub enum Op {
     Commit(Option<Durability>, Vec<Write>),
     /// Creates a tree by a bulk load.
     Bulk {
-        /// Its name.
+        /// The name.
         tree: String,
         /// Whether a key may come only once.
         unique: bool,
@@ -192,7 +192,7 @@ pub enum Op {
     },
     /// Fills an existing empty tree by a bulk load.
     Fill {
-        /// Its name.
+        /// The name.
         tree: String,
         /// As for [`Op::Bulk`].
         value: Value,

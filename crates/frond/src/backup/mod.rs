@@ -178,7 +178,7 @@ impl Db {
     /// # Errors
     /// `Locked` if another backup is being made there; `InvalidArgument` if the target exists or is
     /// within the directory of the store, or if for ten seconds there are prepared transactions
-    /// with values over 64 KiB, or with writes beyond memory; `Full` if the checkpoint finds no
+    /// with values over 64 KiB, or with spilled writes; `Full` if the checkpoint finds no
     /// room; damage of a page, which ends only the backup; I/O errors.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<BackupInfo> {
         let shared = &self.shared;

@@ -1,4 +1,4 @@
-//! Keeping a blob's extent while something in memory may still hand its reference out.
+//! Holds: they keep a blob's extent while something in memory may still hand out its reference.
 
 use crate::{
     store::{Extent, Store},

@@ -1,5 +1,5 @@
-//! Decoded chunks: what codecs decoded of the columns of a block. They are decoded where the block
-//! is checked, and passed to its next reader, which then need not decode them again.
+//! Decoded chunks: the output of the codecs for the columns of a block. They are decoded where the
+//! block is checked, and passed to its next reader, which then need not decode them again.
 //!
 //! Invariants
 //! 1. All chunks were decoded from one block, by columns of its directory; they are used to read

@@ -17,7 +17,7 @@ use super::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Codec {
-    /// As they are.
+    /// Stored without compression.
     #[default]
     Raw = 0,
     /// LZ4 block format.
@@ -52,7 +52,7 @@ impl Codec {
         }
     }
 
-    /// Its common name.
+    /// The common name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",

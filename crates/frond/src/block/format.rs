@@ -52,7 +52,7 @@ pub enum Format {
 #[derive(Clone, Debug)]
 pub struct ColumnarFormat {
     columns: Arc<Columns>,
-    /// By number of column.
+    /// String models, by number of column.
     models: Vec<Option<Arc<StringModel>>>,
     /// Notified of decoded chunks.
     meter: Option<Arc<dyn DecodeMeter>>,

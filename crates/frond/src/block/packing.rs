@@ -42,7 +42,7 @@ impl Packing {
         fits.then_some(Self { codec, is_transposed, has_dictionary })
     }
 
-    /// Its number, below 128.
+    /// The number, below 128.
     pub fn to_disk(self) -> u8 {
         let bit = |is_set, bit| if is_set { bit } else { 0 };
         self.codec as u8
@@ -50,7 +50,7 @@ impl Packing {
             | bit(self.has_dictionary, DICTIONARY)
     }
 
-    /// Its name, for people.
+    /// The name, for people.
     pub fn name(self) -> &'static str {
         match (self.is_transposed, self.has_dictionary, self.codec) {
             (false, false, codec) => codec.name(),

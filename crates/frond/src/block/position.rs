@@ -49,7 +49,7 @@ impl Position {
         }
     }
 
-    /// Announces that so many rows are about to be asked for, upward from where it moves next.
+    /// Announces that this many rows are about to be asked for, upward from where it moves next.
     pub fn expect(&mut self, count: usize) {
         if let Kind::Columnar(rows) = &mut self.0 {
             rows.expect(count);

@@ -56,7 +56,7 @@ pub struct Bound {
     pub name: &'static str,
     /// What it bounds, as worded in `docs/operating.md`.
     pub what: &'static str,
-    /// Its value in normal builds.
+    /// The value in normal builds.
     pub default: u64,
     /// The unit of its value.
     pub unit: Unit,
@@ -64,25 +64,25 @@ pub struct Bound {
     pub read_at: &'static str,
     /// What happens at the bound.
     pub at: At,
-    /// Its value in test campaigns.
+    /// The value in test campaigns.
     pub tiny: u64,
 }
 
 impl Bound {
-    /// Its value.
+    /// The value.
     #[cfg(not(feature = "planted-bugs"))]
     #[inline(always)]
     pub const fn max(&self) -> u64 {
         self.default
     }
 
-    /// Its value in this thread.
+    /// The value in this thread.
     #[cfg(feature = "planted-bugs")]
     pub fn max(&self) -> u64 {
         tiny::max_of(self)
     }
 
-    /// Its value as a length.
+    /// The value as a length.
     #[inline]
     pub fn len(&self) -> usize {
         self.max() as usize
@@ -105,7 +105,7 @@ impl Bound {
         tiny::note(self);
     }
 
-    /// Its value as documents show it.
+    /// The value as documents show it.
     pub fn shown(&self) -> String {
         let value = self.default;
         let two_to_32 = 1 << 32;

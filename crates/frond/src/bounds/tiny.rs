@@ -26,7 +26,7 @@ impl Tiny {
         Some(Self { _here: std::marker::PhantomData })
     }
 
-    /// `None`: this build's bounds are constants.
+    /// Always `None`: this build's bounds are constants.
     #[cfg(not(feature = "planted-bugs"))]
     pub fn of(_values: &[(Bound, u64)]) -> Option<Self> {
         None

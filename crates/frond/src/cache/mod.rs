@@ -1,4 +1,5 @@
-//! The one memory budget and what is kept in it: frames and the block cache.
+//! The memory of a store: one pool of slabs, from which frames and cached blocks are taken, and the
+//! block cache.
 
 mod blocks;
 mod frames;

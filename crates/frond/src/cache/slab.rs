@@ -23,7 +23,7 @@ pub(super) fn page_bytes() -> usize {
     if cfg!(miri) { 4096 } else { rustix::param::page_size() }
 }
 
-/// Length of the next slab of a pool that has mapped so many bytes.
+/// Length of the next slab of a pool that has mapped this many bytes.
 pub(super) fn bytes_after(mapped: usize) -> usize {
     if mapped >= LARGE_BYTES { LARGE_BYTES } else { SMALL_BYTES }
 }
@@ -49,7 +49,7 @@ impl Slab {
         Self { start: system::map(bytes), bytes }
     }
 
-    /// Its length.
+    /// The length.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -124,7 +124,7 @@ struct State {
 struct Ended {
     /// The commit that dropped it.
     end: Seqno,
-    /// Its name at that time.
+    /// The name at that time.
     name: String,
 }
 

@@ -2,7 +2,7 @@
 //! its reference.
 //!
 //! A reference contains neither version nor lineage; the space map has both. So what the trees
-//! reach is recorded by lineage, and judged once the map is read. A blob is counted once for each
+//! reach is recorded by lineage, and checked once the map is read. A blob is counted once for each
 //! run of its own lineage that the newest version links and that lists it (Rule: I21), and kept for
 //! clones by their pins on that lineage (Rule: I19).
 //!

@@ -39,11 +39,11 @@ pub struct TreeColumns {
     pub row_bytes: u64,
     /// Bytes of the extents of the leaves read.
     pub bytes: u64,
-    /// Of these, filters.
+    /// Bytes of filters in these extents.
     pub filter_bytes: u64,
-    /// Of these, string models.
+    /// Bytes of string models in these extents.
     pub model_bytes: u64,
-    /// Of these, dictionaries of leaves with row blocks.
+    /// Bytes of dictionaries of leaves with row blocks in these extents.
     pub dictionary_bytes: u64,
     /// The space used by row blocks.
     pub row_blocks: ColumnUse,

@@ -5,7 +5,7 @@
 //! | `commit/` | the commit path: from a write set to the log and a memtable |
 //! | `read/` | reads at one moment: rows, cursors, snapshots, counts |
 //! | `session/` | transactions, temporary trees, prepared transactions |
-//! | `ddl/` | changes of the catalog: trees are created, cloned, changed and dropped |
+//! | `ddl/` | changes of the catalog: creating, cloning, changing and dropping trees |
 //! | `load/` | bulk loads, and builds of indexes |
 //! | `feed/` | the feed of committed changes |
 //! | `open/` | opening a store and replaying its log |
@@ -135,9 +135,9 @@ impl Db {
         self.shared.snapshot()
     }
 
-    /// Makes everything committed so far durable in trees, so that the log before it can go, and
-    /// returns free disk space to the file system. Never needed for safety; useful before copying
-    /// files. Blocks until done.
+    /// Makes everything committed so far durable in trees, so that the log before it can be
+    /// trimmed, and returns free disk space to the file system. Never needed for safety; useful
+    /// before copying files. Blocks until done.
     ///
     /// # Errors
     /// I/O errors, which stop the store.

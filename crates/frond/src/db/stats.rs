@@ -154,18 +154,17 @@ stats! {
     /// Transactions, snapshots and cursors that hold a snapshot;
     /// [`Db::transactions`](crate::Db::transactions) lists their owners.
     snapshots,
-    /// How long the oldest of these has been held, in milliseconds; 0 if there is none.
+    /// How long the oldest snapshot has been held, in milliseconds; 0 if there is none.
     snapshot_oldest_millis,
-    /// The commit number of the one held longest.
+    /// The commit number of the snapshot held longest.
     snapshot_oldest_seqno,
-    /// Pages that only such snapshots still need; they are freed when the snapshots are
-    /// released.
+    /// Pages that only snapshots still need; they are freed when the snapshots are released.
     snapshot_kept_bytes,
     /// Memtables that only snapshots need.
     snapshot_memtable_bytes,
-    /// Such memtables that were moved to disk.
+    /// Memtables of snapshots that were moved to disk.
     snapshot_spills,
-    /// Their size there.
+    /// Size of these memtables on disk.
     snapshot_spilled_bytes,
     /// Size of the log that recovery would need, or that the change feed keeps.
     log_kept_bytes,
@@ -177,7 +176,7 @@ stats! {
     log_syncs,
     /// Blocks found in the cache.
     cache_hits,
-    /// Blocks not found there.
+    /// Blocks not found in the cache.
     cache_misses,
     /// Size of the cached blocks.
     cache_bytes,
@@ -185,7 +184,7 @@ stats! {
     device_reads,
     /// Bytes that they read.
     device_read_bytes,
-    /// Pieces of the file read ahead of scans.
+    /// Parts of the file that were read ahead of scans.
     pieces_read_ahead,
     /// Memory of what is read ahead now.
     read_ahead_held_bytes,

@@ -36,7 +36,7 @@ pub struct TreeOptions {
 /// Description of a tree: its name, and the options with which it was created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreeInfo {
-    /// Its number, which no other tree of the store ever has.
+    /// The number, which no other tree of the store ever has.
     pub id: TreeId,
     /// The name.
     pub name: String,

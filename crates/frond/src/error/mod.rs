@@ -114,8 +114,8 @@ pub enum Error {
         /// The row's key.
         key: Vec<u8>,
     },
-    /// A deadlock ended the transaction, a conflict, or that it could not leave memory (FRD-1109):
-    /// everything is rolled back. A temporary tree that could not leave memory is lost.
+    /// The transaction was ended by a deadlock, by a conflict, or because it could not be spilled
+    /// (FRD-1109): everything is rolled back. A temporary tree that could not be spilled is lost.
     #[error(
         "FRD-1109 the transaction is over, and rolled back: an earlier call returned the reason; begin a new transaction (or the temporary tree is lost: create a new one)"
     )]
@@ -224,7 +224,7 @@ pub enum Error {
         tree: String,
         /// The operator's number.
         operator: u8,
-        /// Its name.
+        /// The name.
         name: String,
         /// What is registered under the number, in words.
         found: String,
@@ -234,7 +234,7 @@ pub enum Error {
         "FRD-1014 the batch has {bytes} bytes; {limit} takes up to {max}: commit smaller batches"
     )]
     BatchTooLarge {
-        /// Its length, bytes.
+        /// The length, bytes.
         bytes: u64,
         /// The allowed length.
         max: u64,
@@ -252,7 +252,7 @@ pub enum Error {
     /// A step of a change of trees cannot be made (FRD-1016). Nothing of the change was done.
     #[error("FRD-1016 step {step} of the change failed, and nothing was done: {error}")]
     Step {
-        /// Its position in the change, from 0.
+        /// The position in the change, from 0.
         step: usize,
         /// The reason.
         error: Box<Error>,
@@ -280,7 +280,7 @@ pub enum Error {
     NoMemory {
         /// The requested length.
         bytes: usize,
-        /// Its purpose.
+        /// The purpose.
         what: &'static str,
     },
     /// A checksum does not match (FRD-2101).

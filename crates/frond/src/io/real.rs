@@ -238,9 +238,9 @@ impl File for RealFile {
     }
 }
 
-/// The processes that, by `/proc/locks`, have locked the file with this device and number, each
-/// once. Its lines are like `7: FLOCK  ADVISORY  READ 4711 08:01:131 0 EOF`, the device in
-/// hexadecimal; those of waiting processes have an arrow after the first word.
+/// The processes that, according to `/proc/locks`, have locked the file with this device and inode
+/// number, each once. Its lines are like `7: FLOCK ADVISORY READ 4711 08:01:131 0 EOF`, the device
+/// in hexadecimal; those of waiting processes have an arrow after the first word.
 fn holders(locks: &str, (major, minor, inode): (u32, u32, u64)) -> Vec<u32> {
     let place = format!("{major:02x}:{minor:02x}:{inode}");
     let mut found: Vec<u32> = locks
@@ -249,7 +249,7 @@ fn holders(locks: &str, (major, minor, inode): (u32, u32, u64)) -> Vec<u32> {
             [_, "FLOCK", _, _, pid, at, ..] if at == place => pid.parse().ok(),
             _ => None,
         })
-        // Those of other namespaces have no number here.
+        // Processes of other PID namespaces have no id in this one.
         .filter(|pid| *pid > 0)
         .collect();
     found.sort_unstable();

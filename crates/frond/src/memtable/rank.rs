@@ -38,7 +38,7 @@ impl Memtable {
     }
 }
 
-/// This share of some rows; 0 only if the share is.
+/// Multiplies a number of rows by a share; 0 only if the share is 0.
 fn part(share: f64, rows: f64) -> f64 {
     if share == 0.0 { 0.0 } else { (share * rows).max(f64::MIN_POSITIVE) }
 }

@@ -335,11 +335,11 @@ pub(super) struct Entry<'e> {
     pub(super) payload: &'e [u8],
 }
 
-/// How much was new.
+/// What an insertion added.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Inserted {
     pub(super) entries: usize,
-    /// Of keys and payloads.
+    /// Bytes of keys and payloads.
     pub(super) bytes: usize,
     /// Change of the number of keys whose newest version is a value.
     pub(super) rows: isize,

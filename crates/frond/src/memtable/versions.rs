@@ -1,9 +1,9 @@
 //! The versions of one key: its first record, and a chain of all others that starts there, newest
 //! first.
 //!
-//! The first record is the one that got the slot, whatever its seqno; readers merge it into the
-//! chain. So a slot always keeps its record, and a further version is one compare-and-swap without
-//! a lock.
+//! The first record is the one for which the tree's slot was created, whatever its seqno; readers
+//! merge it into the chain. So a slot never changes its record, and adding a version is one
+//! compare-and-swap without a lock.
 //!
 //! Invariants
 //! 1. The chain descends strictly by seqno, and no member has the first record's seqno: the order

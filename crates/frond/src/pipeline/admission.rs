@@ -65,13 +65,13 @@ impl Slowed {
 /// The kind of writer to be paced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Paced {
-    /// It holds no locks and writes data.
+    /// A writer that holds no locks and writes data.
     Free,
-    /// It holds no locks and only deletes, which is how space comes back (Rule: I24).
+    /// A writer that holds no locks and only deletes, which is what frees space (Rule: I24).
     Deletes,
-    /// It holds row locks, and was paced before it locked the first.
+    /// A writer that holds row locks, and was paced before it locked the first.
     HoldsRows {
-        /// It only deletes.
+        /// True if it only deletes.
         deletes: bool,
     },
 }
@@ -187,7 +187,7 @@ pub(crate) struct FullDisk {
 pub(crate) struct Admission {
     /// Held by a commit that takes a good part of the memtables' memory, until it is inserted.
     large_batch: Turn,
-    /// Held by a commit that was written beyond memory, one at a time. Taken before `large_batch`.
+    /// Held by a commit of spilled writes, one at a time. Taken before `large_batch`.
     spilled_commit: Turn,
     /// Entries encoded so far by the running apply, and the number expected.
     pub progress: Arc<AtomicU64>,
@@ -317,7 +317,7 @@ impl Engine {
         }
     }
 
-    /// Waits until fewer than `waiting_max` commits that were written beyond memory are still to be
+    /// Waits until fewer than `waiting_max` commits that were spilled are still to be
     /// applied. Other such commits are excluded while the guard lives.
     ///
     /// # Errors

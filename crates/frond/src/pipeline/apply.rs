@@ -267,7 +267,7 @@ fn apply_tree(
 /// merges with another one's long value that cannot be read, they are split into two batches, and
 /// so on recursively. The two messages are then in two runs, and only readers of that key meet the
 /// damage (P10). A frugal job (replay) also splits them when there is no space for the folded
-/// value; a single commit is then split into what it wrote beyond memory and what it did not.
+/// value; a single commit is then split into what it spilled and what it did not.
 fn apply_commits(
     job: &mut Job<'_>,
     cx: &Arc<TreeContext>,

@@ -1,8 +1,8 @@
-//! In-doubt (prepared) transactions: extents of long values and runs that no tree lists yet, and
-//! that their record in the log will not name for ever.
+//! In-doubt (prepared) transactions: the extents of their long values and runs, which no tree lists
+//! yet, and which each checkpoint must name in the log again.
 //!
-//! What a prepared transaction will do is stored in the catalog, so that the log need not keep its
-//! record (Rule: I12). But the extents that it names are known only to the log (Rule: I11), so
+//! The content of a prepared transaction is stored in the catalog, so that the log need not keep
+//! its record (Rule: I12). But the extents that it names are known only to the log (Rule: I11), so
 //! every checkpoint names them again before the log that named them is trimmed. The record that
 //! commits the transaction names none: it is short, however much it commits, so that log space for
 //! it can be reserved (Rule: I41).
@@ -41,7 +41,7 @@ const NAME_BYTES: usize = 2 + 2 * 10;
 #[derive(Clone, Default, Debug)]
 pub(crate) struct HeldExtents {
     pub blobs: Vec<Arc<BlobHold>>,
-    /// Runs that it wrote beyond memory.
+    /// Runs that the transaction spilled.
     pub runs: Option<Arc<HeldPages>>,
 }
 

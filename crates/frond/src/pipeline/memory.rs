@@ -1,4 +1,5 @@
-//! The memory budget: one number for everything; the block cache gets what the rest leaves.
+//! The memory budget: one number for all memory of a store; the block cache gets what everything
+//! else leaves.
 //!
 //! Memtables, unwritten runs, indexes and filters of open runs, log buffers, readahead, the working
 //! memory of jobs and bulk loads, locks, uncommitted writes, and the metadata of trees, runs and
@@ -6,10 +7,10 @@
 //! split is recomputed several times a second. Frames and blocks share what the pool has from the
 //! system, which may be all of the budget except what lies in the general allocator's memory.
 //!
-//! Invariant: the block cache and the open runs keep a sixteenth of the budget each, whatever the
-//! rest takes, so that reads go on. The rest has limits of its own (`Limits`), which sum up to less
-//! than that. Uncommitted writes have one limit for each transaction and one for all together
-//! (`txn/memory_reservation.rs`).
+//! Invariant: the block cache and the open runs keep a sixteenth of the budget each, whatever
+//! everything else takes, so that reads continue. The rest has limits of its own (`Limits`), which
+//! sum up to less than that. Uncommitted writes have one limit for each transaction and one for all
+//! together (`txn/memory_reservation.rs`).
 //!
 //! Threads: the log thread, or the caller of `step`.
 

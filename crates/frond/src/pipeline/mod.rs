@@ -2,8 +2,8 @@
 //!
 //! freeze → apply → publish → checkpoint. A full memtable is frozen; its batches are applied to
 //! their trees by the worker pool; the new roots are published as one version; the checkpoint makes
-//! a version durable, so that the log before it can go. Pacing keeps all of it ahead of the
-//! writers.
+//! a version durable, so that the log before it can be trimmed. Pacing slows writers down when this
+//! work cannot keep up.
 //!
 //! Invariants
 //! 1. Memtables are applied oldest first, one at a time, all trees of one in the same publish:
@@ -122,7 +122,7 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
 
     /// Cuts a tree's vacancy by the rows that a commit puts into it (`txn/empty_ranges.rs`, 3).
     fn cut_empty_ranges(&self, tree: TreeId, writes: &WriteSet);
-    /// Cuts a tree's vacancy by the rows of a piece that was written beyond memory.
+    /// Cuts a tree's vacancy by the rows of a piece that was spilled.
     fn cut_empty_ranges_within(&self, tree: TreeId, piece: &SortedRuns);
 
     /// The counters of a tree for the root directory: at least what any commit so far says.

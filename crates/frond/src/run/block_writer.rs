@@ -19,12 +19,12 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum BlockWriter {
     Row(RowBlockWriter),
-    /// Of a columnar run that has not started: the previous run may still add to what is known.
+    /// No block yet, of a columnar run: the previous run may still teach how to encode it.
     Unstarted(Unstarted),
     Columnar(Box<ColumnarBlockWriter>),
 }
 
-/// What a columnar run will start from.
+/// A columnar run that has no block yet.
 #[derive(Debug)]
 pub(super) struct Unstarted {
     schema: Arc<RowSchema>,
@@ -235,7 +235,7 @@ impl BlockWriter {
         }
     }
 
-    /// Called when no block follows: passes on what was learned from a run of so many rows, row
+    /// Called when no block follows: passes on what was learned from a run of this many rows, row
     /// bytes and stored bytes.
     pub fn retire(self, rows: u64, row_bytes: u64, bytes: u64) {
         if let Self::Columnar(open) = self {

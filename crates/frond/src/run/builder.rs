@@ -65,9 +65,9 @@ const DENSITY: usize = 1 << 10;
 enum Before {
     /// Nothing was pushed.
     Nothing,
-    /// It is exactly `before_key`.
+    /// The greatest key is exactly `before_key`.
     Key,
-    /// It is below `before_key`: the last block was carried over unread.
+    /// The greatest key is below `before_key`: the last block was carried over unread.
     Bound,
 }
 

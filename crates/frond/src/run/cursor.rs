@@ -123,7 +123,7 @@ impl RunCursor {
         }
     }
 
-    /// Announces that so many entries are about to be asked for: a forward walk decodes them
+    /// Announces that this many entries are about to be asked for: a forward walk decodes them
     /// together. To be called after [`project`](Self::project).
     pub fn expect(&mut self, entries: usize) {
         self.rows.expect(entries);

@@ -36,8 +36,8 @@ pub struct Filter {
 }
 
 /// The memory of its lines. Filters of open runs may take half of all memory, and are allocated and
-/// freed with reads: in the pool, anything can use the memory that they leave, where the general
-/// allocator would keep holes.
+/// freed with reads. Pool memory that they free can be used for anything; the general allocator
+/// would keep holes.
 #[derive(Debug)]
 enum Lines {
     Own(Vec<Line>),

@@ -335,7 +335,7 @@ impl Run {
             + self.footer.last_key.len()
     }
 
-    /// Its address; `None` while unwritten.
+    /// The address; `None` while unwritten.
     pub fn link(&self) -> Option<Link> {
         match &**self.data.load() {
             Data::Unwritten(_) => None,

@@ -8,9 +8,9 @@
 //! Invariants
 //! 1. Counters only grow. Those of all trees together include trees that are gone.
 //! 2. `bytes` and `carried_bytes` together are what the blocks of the finished runs take.
-//! 3. Memory of how blocks were best stored decides only what is tried for the next blocks: rows do
-//!    not depend on it. The bytes of row-block leaves do, and therefore on which run of the tree
-//!    ended last: the last `set_hint` counts.
+//! 3. The hint, how blocks were best stored so far, decides only what is tried for the next blocks.
+//!    Rows never depend on it, but the bytes of row-block leaves do; so these bytes depend on which
+//!    run of the tree ended last, because the last `set_hint` counts.
 //! 4. Times are wall-clock times, read twice per block or chunk: nothing is decided by them (P17).
 //!
 //! Threads: all. Cost: two clock readings per block, some twenty additions per run.

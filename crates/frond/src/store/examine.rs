@@ -45,9 +45,9 @@ pub enum SlotState {
 /// An extent as a space map lists it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// Its place.
+    /// The place.
     pub extent: Extent,
-    /// Its page kind.
+    /// The page kind.
     pub kind: PageKind,
     /// The lineage that wrote it.
     pub lineage: Lineage,

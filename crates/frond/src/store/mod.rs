@@ -58,9 +58,9 @@
 //! 3. Sync the log through F.
 //! 4. `publish(&Checkpoint { publish: V, applied: F, log_from, log_synced, clean, roots })`: root
 //!    directory → zone pages of the map → directory page of the map → **sync** → slot → **sync**.
-//! 5. From here on, what died at or before the *former newest* slot's version, and is not pinned
-//!    otherwise, can be reused. Trim the log before `log_needed_from()`, then call
-//!    `space().log_trimmed(..)` with the same position.
+//! 5. From then on, pages that died at or before the version of the slot that was the newest
+//!    before, and that are not pinned otherwise, can be reused. Trim the log before
+//!    `log_needed_from()`, then call `space().log_trimmed(..)` with the same position.
 //! 6. `space().unpin_version(V)`; `give_back()` cuts and punches free space.
 //!
 //! Each checkpoint needs a version of its own, including the one of a clean close.

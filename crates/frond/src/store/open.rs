@@ -72,7 +72,7 @@ pub struct Opened {
     pub store: Store,
     /// The slot that was chosen.
     pub superblock: Superblock,
-    /// Its root directory.
+    /// The root directory.
     pub roots: RootDirectory,
     /// Messages for the log: FRD-2105 when the newest slot could not be used.
     pub warnings: Vec<String>,

@@ -1,10 +1,10 @@
 //! The owner page: which process has the store open, and from which version on it counts.
 //!
-//! Ownership is the kernel's lock on the open store file, which ends with its owner; this page only
-//! names the owner in the message to a second opener (P18); one that only reads does not sign it.
-//! It also keeps births apart: each open
-//! starts to count versions above everything that an earlier one may have written without
-//! publishing it (Rule: I20). The slots cannot record that, since they are rewritten unchanged.
+//! Ownership is the kernel's lock on the open store file, which ends with its owner. This page only
+//! names the owner in the message to a second opener (P18); a read-only open does not write it. The
+//! page also keeps births apart: each open starts to count versions above everything that an
+//! earlier one may have written without publishing it (Rule: I20). The slots cannot record that,
+//! since they are rewritten unchanged.
 //!
 //! What an open counts from if a slot cannot be read: let L be the limit of the slot that can be
 //! read. The other slot's version is at most L, or at most 2^32 above what the owner page says,

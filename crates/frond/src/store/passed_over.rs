@@ -1,4 +1,5 @@
-//! Replacing a slot that an open passes over, on disk, before anything else is written.
+//! Replacing, on disk, a slot that an open could not use (a slot passed over), before anything else
+//! is written.
 //!
 //! An open falls back to the other slot when a slot, or the root directory or space map that it
 //! links, cannot be read. It is tempting to leave the bad slot alone: the next checkpoint
@@ -8,7 +9,7 @@
 //! back, which has overwritten them.
 //!
 //! The protocol:
-//! 1. The owner page is signed and synced. Versions are counted from a number that is above all
+//! 1. The owner page is written and synced. Versions are counted from a number that is above all
 //!    that the passed-over slot may contain (`owner.rs`).
 //! 2. The *heir* is written in the place of the passed-over slot and synced: the content of the
 //!    slot that was taken, with a sequence above every sequence ever issued. The slot that was

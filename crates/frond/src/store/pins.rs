@@ -1,4 +1,4 @@
-//! Pins keep dead pages: pins of versions, durable pins of versions, and pins of lineages.
+//! Pins: what keeps dead pages from being freed.
 //!
 //! A **version pin** (reader, job, checkpoint, the two superblock slots) keeps the pages of all
 //! lineages that were alive in that version, and ends with the process. A **named pin** (a named

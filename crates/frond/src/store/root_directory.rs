@@ -70,7 +70,7 @@ pub struct TreeRoot {
 /// A named snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NamedSnapshot {
-    /// Its id, never reused. The catalog stores its name.
+    /// The id, never reused. The catalog stores its name.
     pub id: u64,
     /// The commit it shows.
     pub seqno: Seqno,

@@ -1,4 +1,4 @@
-//! Checking that rows and entries are in step: every entry has its row, and every row its entries.
+//! Checking that rows and entries match: every entry has its row, and every row its entries.
 //!
 //! Both directions are checked as of one moment, concurrently with writers. Cost: all rows and
 //! entries are read, and for each of them its counterpart is looked up.

@@ -32,10 +32,10 @@ pub enum ColumnChange {
     Add {
         /// The column.
         column: Column,
-        /// Its bytes in all existing rows, as the part is stored in a row (for a part with a length
+        /// The bytes in all existing rows, as the part is stored in a row (for a part with a length
         /// prefix, including that).
         default: Vec<u8>,
-        /// Its position, from 0; `None`: the last.
+        /// The position, from 0; `None`: the last.
         at: Option<usize>,
     },
     /// Drops the column with this name, and its data.
@@ -49,9 +49,9 @@ pub enum ColumnChange {
     },
     /// Moves a column to another position.
     Move {
-        /// Its name.
+        /// The name.
         name: String,
-        /// Its position, from 0, after it is taken out.
+        /// The position, from 0, after it is taken out.
         to: usize,
     },
 }

@@ -1,4 +1,5 @@
-//! Tables: a tree of rows with secondary indexes, each a tree of its own, that are kept in step.
+//! Tables: a tree of rows, and secondary indexes that every write keeps consistent with it, each a
+//! tree of its own.
 //!
 //! A thin layer for programs that embed the engine: keys and rows are bytes, and the program
 //! provides the function that extracts what an index orders by.
@@ -17,7 +18,7 @@
 //! | `columns.rs` | adding, dropping, renaming and moving columns |
 //! | `beside.rs` | index entries that a transaction's own writes hide |
 //! | `build.rs` | building an index of a table that is being written |
-//! | `check.rs` | checking that everything is in step |
+//! | `check.rs` | checking that index entries match the rows |
 //!
 //! Invariants
 //! 1. At every commit each index has exactly the entries that its function extracts from the rows.

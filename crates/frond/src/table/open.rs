@@ -40,11 +40,11 @@ short_debug!(Table, "Table", |table| table.name());
 impl Db {
     /// Opens a table, or creates it if none has this name.
     ///
-    /// The definition must list exactly the stored indexes, each as it was made. To add one to a
-    /// table that has rows, use [`TableSpec::build_missing`], or open it without and call
-    /// [`Table::build_index`]; to open it without one that it has, call
-    /// [`drop_index`](Self::drop_index) first. If an open store has several
-    /// handles of a table, all use the functions that the first one was given.
+    /// The definition must list exactly the stored indexes, each as it was made. To add an index to
+    /// a table that has rows, use [`TableSpec::build_missing`], or open the table without the index
+    /// and call [`Table::build_index`]. To remove one, call [`drop_index`](Self::drop_index) before
+    /// the table is opened without it. If an open store has several handles of a table, all use the
+    /// functions that the first one was given.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {

@@ -43,9 +43,9 @@ enum Source<'t> {
 pub struct IndexRow<'a> {
     /// The extracted bytes by which the index orders it.
     pub extracted: &'a [u8],
-    /// Its key.
+    /// The key.
     pub key: &'a [u8],
-    /// Its value.
+    /// The value.
     pub row: &'a [u8],
 }
 

@@ -112,7 +112,7 @@ pub struct TableSpec {
 pub struct Column {
     /// The name of the column.
     pub name: String,
-    /// Its part in a row's bytes.
+    /// The part in a row's bytes.
     pub part: Part,
 }
 
@@ -156,9 +156,9 @@ impl TableSpec {
     }
 
     /// Whether opening the table builds the indexes that this definition has and the stored one
-    /// has not, as [`Table::build_index`](crate::Table::build_index) does. Default: no, opening
-    /// fails. It takes as long as the build: it waits for transactions that have written the table,
-    /// prepared ones included; others go on.
+    /// does not, as [`Table::build_index`](crate::Table::build_index) does. Default: no, opening
+    /// fails. Opening then takes as long as the builds, which wait for transactions that have
+    /// written the table, prepared ones included; other transactions are not delayed.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -189,7 +189,7 @@ impl TableSpec {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct IndexInfo {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Whether it is unique: no two rows have the same extracted bytes.
     pub unique: bool,

@@ -31,7 +31,7 @@ pub(super) const LOOKS_MAX: u32 = 5000;
 
 /// A locked row.
 struct Locked {
-    /// Its latest version.
+    /// The latest version.
     old: Option<Vec<u8>>,
     /// Held until everything is written: a change of the definition waits for that.
     definition: Arc<Definition>,

@@ -1,4 +1,4 @@
-//! Apply: a batch and a root in, a new root out.
+//! Apply: puts a batch into a tree, that is, makes a new root from a root and a batch.
 //!
 //! 1. A batch for an empty or one-leaf tree is merged with the leaf; if that results in more than
 //!    one leaf, they get a root node.

@@ -1,5 +1,5 @@
-//! Damage in a running store: pages that cannot be read, and what continues in spite of them
-//! (Rule: I38).
+//! Damage in a running store: work that needs an unreadable page is set aside, and everything else
+//! continues (Rule: I38).
 //!
 //! A root-changing job that needs such a page leaves that piece of work undone: what waits for a
 //! child stays in its parent's buffer, and the job continues with the other children. The page is
@@ -332,7 +332,7 @@ impl Node {
 }
 
 impl Tier {
-    /// Its runs.
+    /// The runs of the tier.
     pub(super) fn pages(&self) -> impl Iterator<Item = PageRef> {
         self.parts.iter().map(|part| PageRef::Run(part.run.clone()))
     }

@@ -1,11 +1,12 @@
 //! Estimates of how many rows lie in a range and how many bytes they take, from what nodes in
 //! memory say about their runs.
 //!
-//! For a child that lies wholly inside, only some nodes are sampled, and for runs nothing but the
-//! index of an open one. A node that was not read yet is assumed to be as large as its siblings: an
-//! equal share of what its tree is known to hold; where that is not known, of what was estimated
-//! when the last checkpoint wrote it; else as much as nodes of its level usually hold. Puts that
-//! wait in buffers are counted as additional rows, though some are of existing rows (Rule: I40).
+//! Below a child that lies wholly inside the range, only some nodes are sampled. Of a run, only the
+//! index is used, and only if the run is open. A node that was not read yet is assumed to be as
+//! large as its siblings: each gets an equal share of what its tree is known to hold; where that is
+//! not known, of what was estimated when the last checkpoint wrote the tree; else as much as nodes
+//! of its level usually hold. Puts that wait in buffers are counted as additional rows, though some
+//! are of existing rows (Rule: I40).
 //!
 //! Invariants
 //! 1. Nothing is read from the file (Rule: I51), except for callers that read anyway ([`Look`]).

@@ -43,9 +43,9 @@ pub(super) struct WalkCounts {
 /// The reason why a walk stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stop {
-    /// It stands before its first row that is not below the key, or at its end.
+    /// The walk is before its first row that is not below the key, or at its end.
     Here,
-    /// It stands somewhere below the key: the builder has as much as a leaf should have.
+    /// The walk is still below the key: the builder has as much as a leaf should have.
     Full,
 }
 

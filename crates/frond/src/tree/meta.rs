@@ -8,7 +8,7 @@ use crate::{blob::BlobRef, run::Run};
 pub(crate) struct RunMeta {
     /// Entries.
     pub entries: u64,
-    /// Those of them that are deletes; 0 if it was read from a node, which does not store it.
+    /// Deletes among the entries; 0 if this was read from a node, which does not store it.
     pub deletes: u64,
     /// Encoded bytes of all blocks.
     pub bytes: u64,

@@ -1,4 +1,4 @@
-//! Settling: how a node rebalances its buffer after something was put in front of it.
+//! Settling: how a node rebalances its buffer after new runs were put in front of it.
 //!
 //! - An upper node hands its fullest child everything that waits for it, by reference, once that is
 //!   at least `push_bytes`; at most two children at a time, more when it is far over its limit

@@ -1,4 +1,4 @@
-//! Sorted runs that belong to no tree: what a transaction has written beyond memory.
+//! Sorted runs that belong to no tree: what a transaction has spilled.
 //!
 //! They are built like the runs of a node's buffer, each in a temporary extent of its own, and are
 //! read through the same descriptors. Nothing links them: they exist while they are held, or while

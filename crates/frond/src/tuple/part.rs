@@ -1,9 +1,9 @@
 //! The types that can be parts of a key, and their encodings.
 //!
 //! Invariants
-//! 1. memcmp of what [`KeyPart::write`] appends orders as the values do, and no encoding is a
-//!    proper prefix of another of its type: so what follows a part never decides before the part
-//!    does.
+//! 1. The bytes that [`KeyPart::write`] appends compare by memcmp as the values do, and no encoding
+//!    is a proper prefix of another of its type: so two keys that differ in a part are ordered by
+//!    it, whatever follows.
 //! 2. The filler of a null is written and read by the same rule, and fits the layout of the type.
 //!
 //! Threads: plain functions. Bytes: docs/format.md, "Tuple keys".

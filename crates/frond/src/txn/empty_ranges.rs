@@ -6,16 +6,16 @@
 //! that walked many tombstones therefore reports it:
 //!
 //! 1. It *proposes* the stretch from where it started to its first row, and then reads the last
-//!    seqno that was assigned: later commits report themselves what they put into the stretch (3).
+//!    seqno that was assigned: later commits report what they put into the stretch (step 3).
 //! 2. A later scan whose snapshot has all commits through that seqno, and that finds the stretch
 //!    empty, *confirms* it, as of its snapshot. Scans at that snapshot or a later one jump over it.
-//! 3. Each commit, once its seqno is assigned and before it is visible, cuts what it puts off the
-//!    tree's vacancy and proposal.
+//! 3. Each commit, once its seqno is assigned and before it is visible, cuts the tree's vacancy and
+//!    proposal at the first key that it puts there.
 //!
 //! Invariants
 //! 1. A confirmed vacancy that a scan finds after it has its snapshot, and that is not younger than
 //!    the snapshot, holds no row of the snapshot: a commit that put one between the two would have
-//!    cut it off before it became visible, so before the snapshot could include it.
+//!    cut the vacancy before it became visible, so before the snapshot could include it.
 //! 2. The empty range and the proposal change together by compare-and-swap: neither comes back once
 //!    it was cut.
 //!

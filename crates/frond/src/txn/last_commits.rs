@@ -1,5 +1,5 @@
-//! The last commit to each tree, for code that must know whether there was one since it read (Rule:
-//! I46).
+//! The last commit to each tree. It tells a scan whether a tree has changed since the scan read it
+//! (Rule: I46).
 //!
 //! A scan that locks rows would have to read each row again once it holds the row's lock. To avoid
 //! that, it reads some rows ahead of their locks and, after acquiring a lock, asks here: if the
@@ -11,9 +11,9 @@
 //!   assigned. So the note precedes any insertion of the commit, its visibility, and the release of
 //!   its locks or of its passage of the gate. A thread that holds the lock afterwards acquired it
 //!   under the mutex under which it was released, or has seen the passage end: so it sees the note.
-//! - All commits do this: batches, transactions, what they have written beyond memory, queues of
-//!   index builds, and prepared transactions, whose decision lists the trees. Other threads may
-//!   insert on behalf of a stalled committer, but none notes for it or releases its locks.
+//! - All commits do this: batches, transactions, spilled ones included, queues of index builds, and
+//!   prepared transactions, whose decision lists the trees. Other threads may insert on behalf of a
+//!   stalled committer, but none notes for it or releases its locks.
 //! - A commit that is noted and not yet visible only makes a scan look once more than necessary:
 //!   the scan looks at what is visible, and at the row under the lock.
 //! - Replayed commits are not noted: all of them are below every snapshot.

@@ -4,7 +4,7 @@
 //! 1. A charge is given back when its owner is dropped.
 //! 2. Small transactions are not counted: each step writes a cache line that all threads share.
 //! 3. When the total exceeds its limit, each counted transaction has an equal share, and what it
-//!    has beyond that leaves memory at its next write. So hundreds of sessions with open
+//!    has beyond that is spilled at its next write. So hundreds of sessions with open
 //!    transactions take no more than a few large ones. Prepared transactions have no share: they
 //!    cannot give anything back.
 //!
@@ -86,7 +86,7 @@ impl MemoryReservation {
     }
 
     /// Recounts the transaction if its writes, measured as a batch, have grown by a good part.
-    /// Writes that have left memory will be followed by as many, in the same memory.
+    /// Writes that were spilled will be followed by as many, in the same memory.
     #[inline]
     pub fn grow(&mut self, all: &WritesMemory, writes_bytes: u64, memory: impl FnOnce() -> u64) {
         if writes_bytes.saturating_sub(self.counted_at) >= STEP {

@@ -1,8 +1,9 @@
 //! Range deletes of one tree in a write set: the newest one that covers a key.
 //!
-//! Range deletes are numbered as they are added. Where they overlap, the newer one takes the
-//! stretch; what it took is remembered, so that the newest can be undone. A key hidden by any range
-//! delete is hidden by the newest one that covers it: no other is needed.
+//! Range deletes are numbered as they are added. Where they overlap, the newer one replaces the
+//! older in that stretch; the replaced fragments are remembered, so that the newest range delete
+//! can be undone. A key hidden by any range delete is hidden by the newest one that covers it: no
+//! other is needed.
 //!
 //! Invariants
 //! 1. Fragments are disjoint and not empty; each names the newest range delete that covers it.

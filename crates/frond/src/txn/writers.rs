@@ -4,8 +4,8 @@
 //! entry is in its write set, and leaves when it is visible or rolled back. A transaction that
 //! locks a range finds here which writers to ask for pending keys (Rule: I33, [`LiveWrites`]).
 //!
-//! Invariant: let a writer append a key and then enter, and a locker register its range and then
-//! look. Then the locker finds the writer, or the writer afterwards finds the lock.
+//! Invariant: a writer appends a key, enters the list, and then looks for locks; a locker registers
+//! its range and then looks at the list. So at least one finds the other.
 //!
 //! Threads: all. Writers are spread over a few lists, each with its own lock, held for a push or a
 //! copy; a look skips lists without writers at the cost of one load.

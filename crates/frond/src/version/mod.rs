@@ -1,4 +1,4 @@
-//! Versions: the roots and memtables that exist together, which is what a reader holds.
+//! Versions: what a reader holds, the roots of all trees and the memtables on top of them.
 //!
 //! A [`Version`] is an immutable value: the root of every tree, the frozen memtables newest first,
 //! and the active one. Readers take the current one without a lock and need nothing else.
@@ -48,7 +48,7 @@ pub(crate) struct MemtableRef {
     pub table: Arc<Memtable>,
     /// Every commit in it is above this one.
     pub base: Seqno,
-    /// Its last commit; `u64::MAX` while it is active.
+    /// The last commit; `u64::MAX` while the memtable is active.
     last: AtomicU64,
     /// Commits that were assigned to it and have not finished inserting.
     pub writers: AtomicUsize,
@@ -61,11 +61,11 @@ pub(crate) struct MemtableRef {
     pub blob_bytes: AtomicU64,
     /// Blobs whose references a reader may find in it; held while the memtable exists (Rule: I11).
     blobs: Mutex<Vec<Arc<BlobHold>>>,
-    /// Its commits' records are at or after this position of the log.
+    /// The records of its commits are at or after this position of the log.
     log_from: AtomicU64,
     /// Catalog changes of its commits, in order.
     changes: Mutex<Vec<Change>>,
-    /// Rows that its only commit has written beyond memory.
+    /// Rows that its only commit has spilled.
     spilled: OnceLock<Arc<SpilledWrites>>,
     /// Changes of row counts by its commits; `None` where one of them does not know.
     rows: Mutex<BTreeMap<TreeId, Option<i64>>>,
@@ -89,7 +89,7 @@ impl MemtableRef {
         })
     }
 
-    /// Its commits' records are at or after this position of the log.
+    /// The records of its commits are at or after this position of the log.
     pub fn log_from(&self) -> Lsn {
         Lsn(self.log_from.load(Ordering::Acquire))
     }
@@ -133,12 +133,12 @@ impl MemtableRef {
         self.changes.lock().unwrap().clone()
     }
 
-    /// Rows that its only commit has written beyond memory, if it is such a commit.
+    /// Rows that its only commit has spilled, if it is such a commit.
     pub fn spilled(&self) -> Option<&Arc<SpilledWrites>> {
         self.spilled.get()
     }
 
-    /// Pieces of one tree that its only commit has written beyond memory, newest first; older than
+    /// Pieces of one tree that its only commit has spilled, newest first; older than
     /// what is in the memtable. Empty for a reader at an earlier commit.
     pub fn spilled_at(&self, tree: TreeId, at: Seqno) -> &[Arc<SortedRuns>] {
         match self.spilled.get() {

@@ -1,8 +1,8 @@
-//! The part of a commit that was written beyond memory: sorted runs, which take a memtable's place.
+//! The spilled part of a commit: sorted runs, which take a memtable's place.
 //!
-//! A transaction that grows beyond its share of memory writes what it has as sorted runs, piece by
-//! piece, and its commit names them in the log. The runs have the one seqno of that commit. So they
-//! cannot share a memtable with other commits or be ordered before or after one (Rule: I6).
+//! A transaction that exceeds its share of memory writes its messages to disk as sorted runs, piece
+//! by piece, and its commit names them in the log. The runs have the one seqno of that commit. So
+//! they cannot share a memtable with other commits or be ordered before or after one (Rule: I6).
 //! Therefore the sequencer freezes before such a commit and at it: the memtable in between holds
 //! this commit alone, with its last piece in memory and these runs below.
 //!

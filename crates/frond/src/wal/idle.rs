@@ -1,10 +1,11 @@
 //! The idle log: what an idle store and a closed one keep of their log.
 //!
 //! A log becomes idle because nothing was written for a while, or because it is asked to. It then
-//! continues in a short segment and keeps at most one ready; the segments after it double in length
-//! each time. When a log is closed, it starts a segment of the least length, without any group, in
-//! which the next opening continues. Both segments are made like any other, so recovery needs no
-//! special case, and all segments before them can be trimmed as soon as both slots start there.
+//! continues in a short segment and keeps at most one further segment ready; each following segment
+//! is twice as long as the one before. When a log is closed, it starts a segment of the least
+//! length, without any group, in which the next opening continues. Both segments are made like any
+//! other, so recovery needs no special case, and all segments before them can be trimmed as soon as
+//! both slots start there.
 //!
 //! Invariants
 //! 1. Segment numbers have no gap at any moment: the spare that is removed is the last one, and its

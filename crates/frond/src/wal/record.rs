@@ -276,7 +276,7 @@ fn word(bytes: &[u8]) -> u64 {
 pub enum Record<'a> {
     /// A commit.
     Commit {
-        /// Its seqno: its place in the order of commits.
+        /// The seqno: its place in the order of commits.
         seqno: Seqno,
         /// What it does.
         items: RecordItems<'a>,
@@ -298,9 +298,9 @@ pub enum Record<'a> {
 pub enum Item<'a> {
     /// An entry.
     Entry {
-        /// Its tree.
+        /// The tree.
         tree: TreeId,
-        /// Its key; valid until the next item is read.
+        /// The key; valid until the next item is read.
         key: &'a [u8],
         /// Kind and fresh bit.
         tag: Tag,
@@ -326,7 +326,7 @@ pub enum Item<'a> {
     },
     /// A range delete.
     DeleteRange {
-        /// Its tree.
+        /// The tree.
         tree: TreeId,
         /// First key that is deleted.
         from: &'a [u8],
@@ -339,14 +339,14 @@ pub enum Item<'a> {
     Page {
         /// Run or node.
         kind: PageKind,
-        /// Where.
+        /// Where the page is.
         extent: LogExtent,
     },
     /// The root of a new tree, whose pages the commit adds.
     Root {
         /// The tree.
         tree: TreeId,
-        /// Its root, in the encoding of the root directory.
+        /// The root, in the encoding of the root directory.
         root: &'a [u8],
     },
     /// The commit applies what was prepared under a name, in addition to its own entries.

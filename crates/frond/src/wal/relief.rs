@@ -4,7 +4,7 @@
 //! When a disk is full, rows have to be deleted to free space. But each delete is a record in the
 //! log, and sooner or later one needs the next segment, for which there is no room. So:
 //!
-//! 1. One segment is always made ahead, the reserve. Rows never take it; while it is missing,
+//! 1. One segment, the reserve, is always made in advance. Rows never take it; while it is missing,
 //!    records that add rows are refused, wherever they would lie.
 //! 2. Deletes, drops and what checkpoints write may take the reserve and continue in it.
 //! 3. The segments before it can be trimmed as soon as two slots start in it, and the first one

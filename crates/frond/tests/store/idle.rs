@@ -55,7 +55,7 @@ fn read_only_opens_share_a_crashed_store_and_change_nothing() {
     let db = Db::open(STORE, tiny(&vfs)).expect("made");
     let tree = db.create_tree("t", TreeOptions::default()).expect("made");
     put(&tree, 0..100);
-    // Also a commit whose writes have left memory.
+    // Also a commit whose writes have been spilled.
     db.transact(|txn| {
         (100..300u32).try_for_each(|n| txn.put(&tree, &n.to_be_bytes(), &[n as u8; 1000]))
     })

@@ -87,7 +87,7 @@ pub struct Procedure {
     pub log_median: f64,
     /// Number of rows it returns.
     pub rows: RowCount,
-    /// Its parameters.
+    /// The parameters.
     pub template: Vec<Kind>,
 }
 

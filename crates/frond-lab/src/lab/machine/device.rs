@@ -18,7 +18,7 @@ pub struct Volume {
     pub file_system: String,
     /// Mount options, sorted.
     pub options: String,
-    /// Its size, bytes.
+    /// The size, bytes.
     pub size_b: u64,
     /// Space that an unprivileged user may still allocate, bytes.
     pub free_b: u64,
@@ -35,7 +35,7 @@ pub struct Disk {
     pub name: String,
     /// Model as the device reports it, or else the driver according to the device's name.
     pub model: String,
-    /// Its size, bytes.
+    /// The size, bytes.
     pub size_b: u64,
     /// Whether the kernel considers it a rotating disk. Virtual disks often claim to be one.
     pub rotational: bool,

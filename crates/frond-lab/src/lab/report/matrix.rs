@@ -1,5 +1,5 @@
-//! The matrix of workloads and targets, one per face: ratios to the base, coloured only if they are
-//! significant.
+//! The matrix of workloads and targets, one per face (SQL, embedded): ratios to the base, coloured
+//! only if they are significant.
 
 use serde::Serialize;
 

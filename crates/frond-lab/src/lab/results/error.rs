@@ -10,7 +10,7 @@ use crate::targets::Failure;
 pub enum Reason {
     /// There is none.
     Missing,
-    /// It is a database, but not one of the lab.
+    /// The file is a database, but not one of the lab.
     Foreign,
     /// A newer lab wrote it.
     Newer {
@@ -19,7 +19,7 @@ pub enum Reason {
         /// The newest version that this lab knows.
         known: i64,
     },
-    /// It is no database, or its pages are damaged.
+    /// The file is no database, or its pages are damaged.
     Damaged(String),
     /// SQLite reports another error.
     Sqlite(String),

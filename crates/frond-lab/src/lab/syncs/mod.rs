@@ -20,7 +20,7 @@ const COMMITS: u64 = 30;
 pub struct Counts<'c> {
     /// Directory of its files.
     pub dir: &'c Path,
-    /// Its pid.
+    /// The pid.
     pub process: u32,
     /// Reads the counters of its control group.
     pub read: &'c dyn Fn() -> Option<Reading>,

@@ -58,7 +58,7 @@ pub struct Entry {
     pub about: &'static str,
     /// Step and metric that the report's matrix shows.
     pub headline: (&'static str, &'static str),
-    /// Its parameters. Every workload has `ratio` (data to cache, as published) and `time_limit`
+    /// The parameters. Every workload has `ratio` (data to cache, as published) and `time_limit`
     /// (in seconds, 0 for none).
     pub params: &'static [Param],
     /// Makes the workload.

@@ -62,7 +62,7 @@ pub enum Refusal {
     NoDevice,
     /// The process cannot be moved into the group.
     Process {
-        /// Its number.
+        /// The number.
         pid: u32,
         /// The kernel's error.
         error: String,

@@ -20,9 +20,9 @@ use ffi::{Part, Store, TreeParts};
 pub struct Version {
     /// The commit, as written in the target's name.
     pub commit: String,
-    /// Its `libfrond.so`.
+    /// The `libfrond.so`.
     pub library: PathBuf,
-    /// Its `frond.h`.
+    /// The `frond.h`.
     pub header: PathBuf,
 }
 

@@ -25,7 +25,7 @@ pub struct Swarm {
     pub trees: u32,
     /// Maximum bytes of a value.
     pub value_bytes_max: u32,
-    /// One value in this many (first number) has up to so many bytes (second); `(0, 0)`: none.
+    /// One value in this many (first number) has up to this many bytes (second); `(0, 0)`: none.
     pub large_values: (u32, u32),
     /// One key in this many has a tail of up to 600 bytes; 0: none.
     pub long_keys: u32,

@@ -79,7 +79,7 @@ pub enum ColumnSelection {
     All,
     /// None.
     Nothing,
-    /// Those selected by [`Columns::project`].
+    /// The fields selected by [`Columns::project`].
     Columns(Wanted),
 }
 

@@ -283,7 +283,7 @@ pub(super) fn head_bytes(line: Line) -> usize {
 /// Its number among all columns of the tree, and in this block's directory.
 #[derive(Debug)]
 pub(super) struct Earlier {
-    /// Its number among all columns of the tree, and in this block's directory.
+    /// The number among all columns of the tree, and in this block's directory.
     pub number: usize,
     pub at: u16,
     pub words: Vec<u64>,
@@ -354,7 +354,7 @@ impl Earlier {
     }
 }
 
-/// True if differences of so many bytes, including the head, are worth the second read.
+/// True if differences of this many bytes, including the head, are worth the second read.
 pub(super) fn worth_it(difference_bytes: usize, plain_bytes: usize) -> bool {
     difference_bytes < plain_bytes - plain_bytes / 10
 }

@@ -234,7 +234,7 @@ impl<'a> ColumnarBlock<'a> {
         }
     }
 
-    /// Most bytes that so many string columns have together: those of the rows, and the
+    /// Most bytes that this many string columns have together: those of the rows, and the
     /// placeholders.
     #[inline]
     pub(super) fn bytes_max(&self, columns: usize) -> usize {

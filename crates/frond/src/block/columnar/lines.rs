@@ -1,4 +1,4 @@
-//! Rows side by side, assembled from columns.
+//! Whole rows in one buffer, assembled from columns.
 //!
 //! Rows of words, and of strings of one length, have one length: each column is decoded once and
 //! written through all rows. Other rows are assembled one by one from what each column decoded to.
@@ -26,7 +26,7 @@ const BEHIND_BYTES: usize = 8;
 /// With fewer rows it does not pay to check whether their strings have one length.
 const EVEN_ROWS_MIN: usize = 4;
 
-/// Rows side by side.
+/// Whole rows in one buffer, one after the other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lines {
     bytes: Vec<u8>,

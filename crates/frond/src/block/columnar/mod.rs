@@ -22,11 +22,11 @@
 //! | `search.rs` | finding the row of a key |
 //! | `row.rs` | one row from its columns; point lookup |
 //! | `vector.rs` | many rows from their columns |
-//! | `lines.rs` | rows side by side, assembled from columns |
+//! | `lines.rs` | whole rows, assembled from columns |
 //! | `spare.rs` | memory that is passed from one vector to the next |
 //! | `rows.rs` | a position in a block |
 //! | `check.rs` | checking a whole block |
-//! | `unpack.rs` | the form of a block in a cache with room |
+//! | `unpack.rs` | unpacked blocks: faster to read, for a cache that has room |
 //! | `weigh.rs` | the size of each column |
 //! | `builder.rs`, `pushed_rows.rs` | rows in, block out; rows as pushed, and the ends of their columns |
 //! | `writer.rs` | choosing each column's encoding, from block to block |

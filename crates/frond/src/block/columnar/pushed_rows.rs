@@ -1,4 +1,4 @@
-//! Rows as they were pushed into a builder: side by side, with the ends of their columns.
+//! Rows as they were pushed into a builder: one after the other, with the ends of their columns.
 //!
 //! Most blocks have keys of one length that are cut at the same places; then nothing is kept per
 //! row, and a column of words is read at a fixed distance.

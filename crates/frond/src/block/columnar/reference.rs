@@ -336,7 +336,7 @@ fn spell<'a>(
 /// A column of the block being built that a later one may quote.
 #[derive(Debug)]
 pub(super) struct Quotable {
-    /// Its number among all columns of the tree, and in this block's directory.
+    /// The number among all columns of the tree, and in this block's directory.
     pub number: usize,
     pub at: u16,
     /// Bytes that terminate its strings.
@@ -430,7 +430,7 @@ pub(super) fn choose<'a>(strings: &Strings, quotable: &'a [Quotable]) -> Vec<&'a
     if left < all - all / 4 { chosen } else { Vec::new() }
 }
 
-/// True if strings of so many bytes, including the head, are worth the reads of what they quote.
+/// True if strings of this many bytes, including the head, are worth the reads of what they quote.
 pub(super) fn worth_it(quoting_bytes: usize, plain_bytes: usize) -> bool {
     quoting_bytes < plain_bytes - plain_bytes / 10
 }

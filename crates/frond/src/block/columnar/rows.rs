@@ -67,7 +67,7 @@ impl ColumnarRows {
         (self.reach, self.expected, self.limit) = (1, 1, usize::MAX);
     }
 
-    /// Announces that so many rows are about to be asked for, upward from where it moves next.
+    /// Announces that this many rows are about to be asked for, upward from where it moves next.
     pub fn expect(&mut self, rows: usize) {
         self.expected = rows.max(1);
     }

@@ -1,5 +1,4 @@
-//! Decoding many rows from their columns: column by column into rows that lie side by side
-//! ([`Lines`]).
+//! Decoding many rows from their columns: column by column into a buffer of whole rows ([`Lines`]).
 //!
 //! Invariants
 //! 1. A vector takes at most the length of rows that the block states for keys and again for
@@ -21,7 +20,7 @@ use crate::message::Tag;
 /// Most rows of a vector: four pages of numbers, which stay in the L1 cache while rows are
 /// assembled from them.
 pub(super) const VECTOR_ROWS_MAX: usize = 256;
-/// About so many bytes of rows are decoded at a time: a few wide rows instead of hundreds, which
+/// About this many bytes of rows are decoded at a time: a few wide rows instead of hundreds, which
 /// stay in the L1 cache while they are assembled and copied.
 const VECTOR_BYTES: usize = 16 << 10;
 

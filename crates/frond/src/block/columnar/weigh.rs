@@ -43,7 +43,7 @@ pub enum Encoding {
 pub struct ColumnWeight {
     /// The part of the rows that it holds.
     pub of: ColumnOf,
-    /// Its encoding.
+    /// The encoding.
     pub encoding: Encoding,
     /// Bytes of the fields in raw rows, including lengths in front of them.
     pub row_bytes: usize,
@@ -52,7 +52,7 @@ pub struct ColumnWeight {
 }
 
 impl Encoding {
-    /// Its name in docs/format.md.
+    /// The name in docs/format.md.
     pub fn name(self) -> &'static str {
         match self {
             Encoding::Ints(_, Some(Against::Column)) => "difference",

@@ -90,7 +90,7 @@ impl<F> Default for Kept<F> {
 }
 
 impl<F> Kept<F> {
-    /// True if so many bytes differ by more than a tenth from what was expected.
+    /// True if this many bytes differ by more than a tenth from what was expected.
     fn misses(&self, bytes: usize, rows: usize, slack: usize) -> bool {
         let (bytes, rows, slack) = (bytes as f64, rows as f64, slack as f64);
         let (least, most) = self.range;

@@ -37,7 +37,7 @@ const WITH_TABLES: [u8; 4] = 0xec30_a437_u32.to_le_bytes();
 /// A raw zstd dictionary.
 pub struct Dictionary {
     bytes: Box<[u8]>,
-    /// Its bytes as stored in a footer.
+    /// The bytes as stored in a footer.
     stored: Box<[u8]>,
 }
 
@@ -87,12 +87,12 @@ impl Dictionary {
         fits.then(|| Self { bytes: bytes.into(), stored })
     }
 
-    /// Its bytes.
+    /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Its bytes as the footer of a run keeps them.
+    /// The bytes as the footer of a run keeps them.
     pub fn to_disk(&self) -> &[u8] {
         &self.stored
     }

@@ -1,5 +1,6 @@
-//! Row blocks: rows in key order, each key without the prefix that it shares with the previous one,
-//! a whole key every [`RESTART_ROWS`] rows, and an array of the offsets of these.
+//! Row blocks: rows in key order, with prefix-compressed keys. Each key lacks the prefix that it
+//! shares with the previous one; every [`RESTART_ROWS`] rows a key is whole (a restart), and an
+//! array lists the offsets of the restarts.
 //!
 //! ```text
 //! block   = row* | restart offsets, u16 each | rows u16 | restarts u16

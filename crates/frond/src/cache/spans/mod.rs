@@ -4,7 +4,8 @@
 //! general allocator keeps separate memory for each thread and offers holes between living blocks
 //! to no other use: a cache of 150 MB that 64 threads filled took 300 MB from the system, in
 //! addition to unused frames. Spans serve both uses from one place that knows how much it has taken
-//! from the system and takes no more than its limit, so that the process takes what a DBA grants.
+//! from the system and takes no more than its limit, so that the process stays within the memory
+//! that its operator grants.
 //!
 //! A slab has one bit per unit. A span goes into the first hole that it fits, in the oldest slab
 //! that has one: so the newest slabs empty out and can be given back.
@@ -63,7 +64,7 @@ unsafe impl Send for Span {}
 unsafe impl Sync for Span {}
 
 impl Span {
-    /// Its bytes, whole units.
+    /// The bytes, whole units.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: inside the slab, which lives as long as this; initialised, and not borrowed
@@ -71,7 +72,7 @@ impl Span {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.units * UNIT_BYTES) }
     }
 
-    /// Its bytes, whole units, for writing.
+    /// The bytes, whole units, for writing.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and this is the only reference (invariant 1).

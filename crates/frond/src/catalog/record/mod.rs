@@ -78,11 +78,11 @@ pub struct CounterRecord {
 /// The stored properties of a tree.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TreeRecord {
-    /// Its id.
+    /// The id.
     pub id: TreeId,
-    /// Its name, unique among trees.
+    /// The name, unique among trees.
     pub name: String,
-    /// Its size class.
+    /// The size class.
     pub size_class: SizeClass,
     /// True if it has leaf filters, for checked inserts.
     pub unique: bool,
@@ -122,9 +122,9 @@ pub struct Parent {
 /// The stored properties of a named snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SnapshotRecord {
-    /// Its number, under which the root directory stores its roots.
+    /// The number, under which the root directory stores its roots.
     pub id: u32,
-    /// Its name, unique among snapshots.
+    /// The name, unique among snapshots.
     pub name: String,
     /// The last commit that was visible when it was requested. What it shows is in the root
     /// directory.
@@ -138,9 +138,9 @@ pub struct SnapshotRecord {
 /// A tree that is no longer visible to users, and whose pages are being freed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DroppedRecord {
-    /// Its id, under which the root directory still has its root.
+    /// The id, under which the root directory still has its root.
     pub tree: TreeId,
-    /// Its lineage.
+    /// The lineage.
     pub lineage: Lineage,
     /// The commit that dropped it.
     pub at: Seqno,
@@ -152,7 +152,7 @@ pub struct DroppedRecord {
 /// Together the pieces are its content: docs/format.md, "Prepared transactions".
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PreparedPiece {
-    /// Its name.
+    /// The name.
     pub xid: Xid,
     /// The index of this piece, from 0.
     pub number: u32,

@@ -18,7 +18,7 @@
 //!    has many entries, they were made a mini-run before step 3, which is attached as a whole
 //!    (Rule: I6).
 //! 5. **Publish.** The commit waits until it and all earlier ones are applied; then it is visible,
-//!    and its locks are released (Rule: I41).
+//!    and its locks are released (Rules: I3, I41).
 //! 6. **Wait until it is durable**, together with the others that wait for the same write or sync
 //!    of the log.
 //!
@@ -73,9 +73,9 @@ const COPIED_INSIDE_BYTES_MAX: usize = 4 << 10;
 pub(super) struct PendingCommit<'a> {
     /// What it inserts into its memtable. Other threads can reach it once the commit is logged.
     pub payload: &'a Arc<CommitPayload>,
-    /// Its long values.
+    /// The long values.
     pub blobs: &'a [Arc<BlobHold>],
-    /// Its changes to roots and branches.
+    /// The changes to roots and branches.
     pub changes: &'a [Change],
     /// Whether it frees space in the end, so that a full disk does not refuse it (Rule: I24).
     pub relieves: bool,
@@ -101,7 +101,7 @@ impl<'a> PendingCommit<'a> {
         Self { payload, blobs, changes, relieves, admitted, names_extents: true, guaranteed: None }
     }
 
-    /// A commit most of which was written beyond memory: `bytes` bytes, by `spilled`.
+    /// A commit most of which was spilled: `bytes` bytes, by `spilled`.
     pub fn spilled(
         payload: &'a Arc<CommitPayload>,
         blobs: &'a [Arc<BlobHold>],
@@ -526,7 +526,7 @@ impl Shared {
     }
 }
 
-/// Trees of which all rows of the commit were written beyond memory.
+/// Trees of which all rows of the commit were spilled.
 fn trees_beyond_memory<'a>(
     payload: &'a CommitPayload,
     changes: &'a [Change],

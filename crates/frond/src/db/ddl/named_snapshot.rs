@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 /// Description of a named snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotInfo {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The last commit that it shows.
     pub seqno: Seqno,

@@ -1,7 +1,7 @@
 //! The change feed: all commits in order, for programs that follow a store.
 //!
 //! A feed reads the log, concurrently with commits, and never blocks them. Its position is one
-//! number, the next commit, which a follower stores together with what it made of the feed.
+//! number, the next commit, which a follower stores together with its own copy of the data.
 //!
 //! Invariants
 //! 1. Each commit from the position on is returned once, in order, with no gap; a position that the
@@ -78,7 +78,7 @@ pub struct Commit<'a> {
 enum Content<'a> {
     Catalog(std::vec::IntoIter<Change<'static>>),
     Trees(RecordItems<'a>),
-    /// Changes of a commit that was written beyond memory.
+    /// Changes of a commit that was spilled.
     Spilled(Box<SpilledWalk<'a>>),
 }
 
@@ -91,9 +91,9 @@ impl std::fmt::Debug for Commit<'_> {
 /// A tree, as a change names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChangedTree<'a> {
-    /// Its number, which no other tree ever has.
+    /// The number, which no other tree ever has.
     pub id: TreeId,
-    /// Its name at this commit: the one that the feed has read, or, if the tree was not renamed
+    /// The name at this commit: the one that the feed has read, or, if the tree was not renamed
     /// since the feed started to read, its name when the feed was opened. `None` if the tree was
     /// dropped before that.
     pub name: Option<&'a str>,
@@ -152,19 +152,19 @@ pub enum Change<'a> {
     },
     /// A tree was dropped with all its rows.
     TreeDropped {
-        /// Its number.
+        /// The number.
         id: TreeId,
-        /// Its name, if the feed knows it.
+        /// The name, if the feed knows it.
         name: Option<String>,
     },
     /// A named snapshot was created.
     SnapshotCreated {
-        /// Its name.
+        /// The name.
         name: String,
     },
     /// A named snapshot was dropped.
     SnapshotDropped {
-        /// Its name, if the feed knows it.
+        /// The name, if the feed knows it.
         name: Option<String>,
     },
 }
@@ -383,7 +383,7 @@ fn prepared_in(mut items: RecordItems<'_>) -> Result<Option<(Xid, Seqno)>> {
     Ok(None)
 }
 
-/// True if the commit was written beyond memory; its record then starts with runs.
+/// True if the commit was spilled; its record then starts with runs.
 fn names_runs(mut items: RecordItems<'_>) -> Result<bool> {
     Ok(matches!(items.next()?, Some(Item::Runs { .. })))
 }

@@ -1,4 +1,4 @@
-//! Commits in the change feed that were written beyond memory: the runs that the record names and
+//! Commits in the change feed that were spilled: the runs that the record names and
 //! the entries in the record itself are folded to one message per key.
 //!
 //! Invariant: the runs are held until the commit is dropped.

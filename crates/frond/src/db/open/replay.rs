@@ -216,7 +216,7 @@ impl RangesOfTrees {
     }
 }
 
-/// The rows that a commit has written beyond memory, if any: its record names the runs first; for a
+/// The rows that a commit has spilled, if any: its record names the runs first; for a
 /// prepared transaction, its content does.
 fn spilled_again(
     engine: &Engine,
@@ -270,7 +270,7 @@ impl Rows {
         }
     }
 
-    /// Adds trees of which rows were written beyond memory.
+    /// Adds trees of which rows were spilled.
     fn change_beyond_memory(&mut self, spilled: &[Change]) {
         for tree in spilled.iter().filter_map(Change::spilled).flat_map(|spilled| spilled.trees()) {
             if !self.0.iter().any(|(of, _)| *of == tree) {

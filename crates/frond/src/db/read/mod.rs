@@ -3,14 +3,14 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `snapshot.rs` | the store as of one commit, kept |
+//! | `snapshot.rs` | snapshots: the store as of one commit |
 //! | `cursor/`, `iter.rs` | scans: cursors, and iterators |
 //! | `reader.rs` | reads of the current state, a snapshot or a transaction by one name |
-//! | `sources.rs`, `scan_chunk.rs` | the sources of a scan, merged for one piece of it |
+//! | `sources.rs`, `scan_chunk.rs` | the sources of a scan, merged for one scan chunk |
 //! | `readahead.rs`, `parallel_reads.rs` | reads on other threads |
 //! | `projection.rs` | which parts of values are wanted |
-//! | `rows.rs`, `key_order.rs` | rows of a piece, and debug checks of their order |
-//! | `counts.rs`, `distinct/` | numbers of rows, and of distinct keys |
+//! | `rows.rs`, `key_order.rs` | rows of a scan chunk, and debug checks of their order |
+//! | `counts.rs`, `distinct/` | numbers of rows, and of distinct key prefixes |
 
 mod counts;
 mod cursor;

@@ -2,7 +2,7 @@
 //!
 //! If the row comes from a columnar block, a part that is not requested costs nothing: its column
 //! is neither read nor decompressed. Point reads and scans do this unless something newer must be
-//! folded into the value; a scan then reads whole rows of that run up to the end of its piece.
+//! folded into the value; a scan then reads whole rows of that run up to the end of its chunk.
 //! Everywhere else (in memtables, in row blocks) values are read whole and cut here, so that both
 //! ways give the same bytes.
 //!

@@ -1,5 +1,5 @@
-//! Readers: what code reads through that does not care whether it reads the current state, a
-//! snapshot, or what a transaction sees.
+//! Readers: one interface for reads of the current state, of a snapshot, or of what a transaction
+//! sees.
 //!
 //! Threads: as the reader.
 

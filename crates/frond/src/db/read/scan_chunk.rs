@@ -1,4 +1,4 @@
-//! One piece of a scan: the rows of a stretch of the tree, merged from all sources that have
+//! One chunk of a scan: the rows of a stretch of the tree, merged from all sources that have
 //! entries there.
 //!
 //! Once memtables and buffers without entries in the range are set aside, nearly always only a leaf
@@ -28,14 +28,14 @@ use crate::{
     version::Version,
 };
 
-/// Bytes at which a piece ends, whatever its rows, unless it must reach the end of its range.
+/// Bytes at which a chunk ends, whatever its rows, unless it must reach the end of its range.
 const BYTES_MAX: usize = 128 << 10;
-/// Bytes and rows at which a piece ends if all its rows are from one run. Continuing there costs no
+/// Bytes and rows at which a chunk ends if all its rows are from one run. Continuing there costs no
 /// descent, and a copy of this size is still in the nearest CPU caches.
 const LONE_BYTES_MAX: usize = 32 << 10;
 const LONE_ROWS_MAX: usize = 512;
 
-/// Description of a piece to fetch.
+/// Description of a chunk to fetch.
 pub(in crate::db) struct ScanChunk<'a> {
     pub snapshot: &'a Snapshot,
     pub version: &'a Version,
@@ -43,7 +43,7 @@ pub(in crate::db) struct ScanChunk<'a> {
     pub stretch: &'a LeafStretch,
     /// The range: its first key, and the first key beyond it.
     pub range: (Option<&'a [u8]>, Option<&'a [u8]>),
-    /// Most rows of the piece; `usize::MAX` means to the end of the range.
+    /// Most rows of the chunk; `usize::MAX` means to the end of the range.
     pub rows_max: usize,
     /// Direction of the scan, and how many bytes are read at once.
     pub ahead: (Direction, usize),
@@ -95,7 +95,7 @@ impl<'a> RowConversion<'a> {
     }
 }
 
-/// The result of fetching a piece.
+/// The result of fetching a chunk.
 #[derive(Default)]
 pub(in crate::db) struct Fetched {
     /// Deleted keys met before the first row.
@@ -105,7 +105,7 @@ pub(in crate::db) struct Fetched {
 }
 
 impl<'a> ScanChunk<'a> {
-    /// Appends the rows of the piece to `rows`.
+    /// Appends the rows of the chunk to `rows`.
     pub fn fetch(&self, rows: &mut RowBuf) -> Result<Fetched> {
         if let (Some(lo), Some(hi)) = self.range
             && lo >= hi
@@ -132,7 +132,7 @@ impl<'a> ScanChunk<'a> {
         Ok(Fetched { tombstones, lone: None })
     }
 
-    /// Continues an earlier piece of the same version and stretch: appends rows from the next entry
+    /// Continues an earlier chunk of the same version and stretch: appends rows from the next entry
     /// of the only run that has any.
     pub fn go_on(&self, mut cursor: Box<RunCursor>, rows: &mut RowBuf) -> Result<Fetched> {
         cursor.set_ahead(self.ahead.1);
@@ -221,7 +221,7 @@ impl TakesEntries for Filler<'_, '_> {
 struct Filler<'p, 'a> {
     piece: &'p ScanChunk<'a>,
     rows: &'p mut RowBuf,
-    /// Where the piece ends; maximal for one that must reach the end of its range.
+    /// Where the chunk ends; maximal for one that must reach the end of its range.
     rows_max: usize,
     bytes_max: usize,
     value: Vec<u8>,
@@ -232,14 +232,14 @@ struct Filler<'p, 'a> {
 
 impl<'p, 'a> Filler<'p, 'a> {
     fn new(piece: &'p ScanChunk<'a>, rows: &'p mut RowBuf) -> Self {
-        // The number of rows of a backward piece is unknown.
+        // The number of rows of a backward chunk is unknown.
         rows.expect(if piece.rows_max == usize::MAX { 0 } else { piece.rows_max });
         let rows_max = piece.rows_max;
         let bytes_max = BYTES_MAX.max(rows_max);
         Self { piece, rows, rows_max, bytes_max, value: Vec::new(), tombstones: 0, misfit: None }
     }
 
-    /// Sets the limits for a piece whose rows are all from one run.
+    /// Sets the limits for a chunk whose rows are all from one run.
     fn alone(mut self) -> Self {
         if self.rows_max != usize::MAX {
             self.rows_max = self.rows_max.min(LONE_ROWS_MAX);
@@ -248,7 +248,7 @@ impl<'p, 'a> Filler<'p, 'a> {
         self
     }
 
-    /// Ends the piece; returns how many deleted keys came before the first row.
+    /// Ends the chunk; returns how many deleted keys came before the first row.
     fn finish(self) -> Result<u64> {
         match self.misfit {
             Some(misfit) if self.rows.is_empty() => Err(misfit),
@@ -256,7 +256,7 @@ impl<'p, 'a> Filler<'p, 'a> {
         }
     }
 
-    /// Takes the next entry, which is completely folded; false once the piece is complete.
+    /// Takes the next entry, which is completely folded; false once the chunk is complete.
     #[inline(always)]
     fn take(&mut self, entry: Entry<'_>, is_whole: bool) -> Result<bool> {
         match entry.tag.kind() {
@@ -280,8 +280,8 @@ impl<'p, 'a> Filler<'p, 'a> {
         self.rows.len() < self.rows_max && self.rows.bytes() < self.bytes_max
     }
 
-    /// Appends a row whose whole value is in `self.value`. If that cannot be converted, the piece
-    /// ends before the row in the scan's direction; if the piece is then empty, that is an error.
+    /// Appends a row whose whole value is in `self.value`. If that cannot be converted, the chunk
+    /// ends before the row in the scan's direction; if the chunk is then empty, that is an error.
     fn push_value(&mut self, key: &[u8]) -> Result<bool> {
         if let Some(shape) = self.piece.shape
             && let Err(misfit) = shape.give(&mut self.value)

@@ -16,7 +16,7 @@ pub(in crate::db) enum ReadSource<'a> {
     Memtable(Box<MemSource<'a>>),
     /// A run, and whether it has range deletes inside its bounds.
     Run(Box<RunCursor>, bool),
-    /// Rows that a commit has written beyond memory.
+    /// Rows that a commit has spilled.
     Spilled(Box<SortedRunsCursor>),
 }
 

@@ -19,7 +19,7 @@
 //! | `delete_range.rs` | deletes of all rows in a range |
 //! | `queued.rs` | queue entries for index builds |
 //! | `row.rs` | rows with all their index entries |
-//! | `new_row/mod.rs` | new rows inserted in one step, if nothing is in the way |
+//! | `new_row/mod.rs` | new rows inserted in one step, if nothing conflicts |
 //! | `tree_lock.rs` | locks on whole trees |
 //! | `locking_scan/mod.rs` | scans that lock rows and gaps |
 //! | `cursor/mod.rs` | scans over committed rows and own writes |
@@ -31,7 +31,7 @@
 //! | `interrupt.rs` | cancellation from another thread |
 //! | `live_txns.rs` | lists holders of locks and of snapshots |
 //! | `lock_report.rs` | lists held locks |
-//! | `pool.rs` | pool of transaction state |
+//! | `pool.rs` | memory of ended transactions, for new ones |
 //! | `prepare.rs` | prepare, the first of two phases |
 //! | `prepared/` | prepared transactions, by name, until they are decided (XA) |
 //! | `transact.rs` | a closure in a transaction, retried on conflict |

@@ -25,7 +25,7 @@ pub(super) enum At<'a> {
     Latest,
     /// The last visible commit.
     Visible,
-    /// What this view has.
+    /// The version in this view.
     View(&'a View<'a>),
 }
 
@@ -145,8 +145,8 @@ impl Txn {
         self.get_locked(tree, key, RowLock::Exclusive, IfLocked::Wait)
     }
 
-    /// Locks the row in a given mode and reads its newest value. A row that another transaction has
-    /// locked is waited for, or is the error `LockBusy`.
+    /// Locks the row in a given mode and reads its newest value. If another transaction has locked
+    /// the row, waits for it or fails with `LockBusy`.
     pub(crate) fn get_locked(
         &self,
         tree: &Tree,

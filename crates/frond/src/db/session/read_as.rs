@@ -27,7 +27,7 @@ use super::{IfLocked, Isolation, ManyRows, Meeting, RowLock, State, Txn, read::A
 /// Which commits a read without locks sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sees {
-    /// Those that the transaction's level shows.
+    /// The commits that the transaction's level shows.
     #[default]
     AsLevel,
     /// All commits that are visible now, whatever snapshot the transaction has.

@@ -83,7 +83,7 @@ impl ManyRows {
 /// A row of which the tree must be searched as well.
 struct Open<'k> {
     key: &'k [u8],
-    /// Its index in the caller's order.
+    /// The index in the caller's order.
     row: usize,
     messages: Messages,
 }

@@ -34,9 +34,9 @@ use super::{
 pub struct RowEntry<'a> {
     /// The table's tree, or an index's.
     pub tree: &'a Tree,
-    /// Its key.
+    /// The key.
     pub key: &'a [u8],
-    /// Its value.
+    /// The value.
     pub value: &'a [u8],
     /// Whether no other row may have the key.
     pub unique: bool,

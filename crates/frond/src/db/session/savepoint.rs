@@ -15,7 +15,7 @@ use super::{
 
 /// A point in a transaction to roll back to: see [`Txn::savepoint`].
 ///
-/// Savepoints nest: going back to one, or releasing it, forgets those made after it.
+/// Savepoints nest: rolling back to one, or releasing it, forgets those made after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Savepoint {
     /// Id and address of the transaction: ids of different stores may be equal.
@@ -24,7 +24,7 @@ pub struct Savepoint {
 }
 
 impl Savepoint {
-    /// Its number within the transaction, from 1, never reused within it. For programs that store
+    /// The number within the transaction, from 1, never reused within it. For programs that store
     /// numbers; [`Txn::savepoint_of`] returns the savepoint again.
     pub fn number(&self) -> u64 {
         self.number

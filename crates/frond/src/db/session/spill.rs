@@ -1,5 +1,4 @@
-//! Transactions beyond memory: what a transaction adds to the spills of its write buffer
-//! (`write_buffer/spill.rs`).
+//! Spills of a transaction: what it adds to those of its write buffer (`write_buffer/spill.rs`).
 //!
 //! The locks of spilled rows leave the lock table (Rule: I47, `txn/lock_table/spilled.rs`). The
 //! commit names the spilled runs in the log.

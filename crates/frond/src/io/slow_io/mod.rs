@@ -3,7 +3,7 @@
 //! No time limit turns a slow disk into a failed one: the engine waits as long as the disk takes.
 //! But the operator wants to know what it waits for. [`WatchedVfs`] wraps the files of a store and
 //! records each operation that reads, writes, syncs, resizes or names in a slot when it starts. A
-//! look at the slots shows the operations that started long ago.
+//! scan of the slots finds the operations that have been running for long.
 //!
 //! Invariants
 //! 1. An operation has a slot from before it starts until it has ended, unless all [`SLOTS`] are

@@ -48,7 +48,7 @@ pub enum NewPart {
     Add {
         /// The type of the part.
         part: Part,
-        /// Its bytes in all existing rows.
+        /// The bytes in all existing rows.
         default: Vec<u8>,
     },
 }
@@ -79,18 +79,18 @@ pub struct History {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowVersions {
     newest: u16,
-    /// By version.
+    /// The change that each older version needs, by version.
     older: Vec<Change>,
 }
 
 /// The relation of a row to a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It has this version, or names none that applies: it stays as it is.
+    /// The row has this version, or names none that applies: it stays as it is.
     AsItIs,
-    /// It is older, and was mapped.
+    /// The row is older, and was mapped.
     Mapped,
-    /// It names a version that is not known here.
+    /// The row names a version that is not known here.
     Newer(u16),
 }
 

@@ -90,7 +90,7 @@ fn batch_over<'a>(
 }
 
 /// A memtable's commits as a batch of one tree, like [`batch_of`]. If the memtable holds a single
-/// commit that was written beyond memory, its pieces are included.
+/// commit that was spilled, its pieces are included.
 pub(super) fn batch_of_slot<'a>(
     slot: &MemtableRef,
     tree: TreeId,

@@ -1,4 +1,5 @@
-//! Checkpoint: makes a published version durable, so that the log before its boundary can go.
+//! Checkpoint: makes a published version durable, so that the log before its boundary can be
+//! trimmed.
 //!
 //! 1. Fix V, the current version, and its boundary F.
 //! 2. Take the page effects of all publishes through V: pages loaded in bulk, deaths, and run

@@ -1,11 +1,11 @@
 //! The dictionary that the leaves of a tree are compressed with: which one, and when it is trained
 //! again.
 //!
-//! While a leaf is written, a sample of what its codec gets is kept, spread over the leaf. When the
-//! leaf ends, three in four of the sampled blocks train a dictionary and the others evaluate it, at
-//! several lengths and against having none. The result serves the leaves after it. It stays, even
-//! if it is that no dictionary pays, until leaves take a tenth more than the first leaf after it;
-//! and each time training waits for twice as many leaves. A leaf that is merged keeps its
+//! While a leaf is written, the builder keeps a sample of its blocks, spread over the leaf. At the
+//! end of the leaf, a dictionary is trained on three in four of these blocks. Dictionaries of
+//! several lengths, and none at all, are then compared on the others. The best one, or none, serves
+//! the following leaves. Training is repeated when leaves become a tenth larger than the first one
+//! after it; and each time it waits for twice as many leaves. A leaf that is merged keeps its
 //! dictionary, or none of its blocks could be carried over; a leaf without one takes the latest.
 //!
 //! Invariants

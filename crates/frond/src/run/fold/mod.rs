@@ -13,11 +13,11 @@
 //! Folding is associative: a group may be folded from either end, or in parts at several levels.
 //! The caller knows whether two versions may be folded at all (no snapshot between them, I4).
 //!
-//! Bounds: a value keeps its first [`VALUE_BYTES_MAX`] bytes, whatever its operator makes of it,
-//! since a merge is blind and its commit was acknowledged long before the length becomes known.
-//! Operands of one operator are combined while the result is at most [`OPERAND_BYTES_MAX`] long;
-//! others are kept side by side, which means the same. `pipeline/batch/mod.rs` says how long such a
-//! list may become.
+//! Bounds: a value that an operator makes too long is cut to [`VALUE_BYTES_MAX`] bytes. It cannot
+//! be refused: a merge does not read the value, so its commit was acknowledged long before the
+//! length is known. Operands of one operator are combined while the result is at most
+//! [`OPERAND_BYTES_MAX`] long; others are kept side by side, which means the same.
+//! `pipeline/batch/mod.rs` says how long such a list may become.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -13,8 +13,8 @@
 //! 3. Tiers are ordered newest first, and a tier is newer than everything below the node
 //!    (Rule: I1). The parts of one tier are disjoint and ascend.
 //! 4. `live[c]` of a part is an upper estimate of the bytes it still holds for child `c`, and is 0
-//!    exactly if nothing of it is live there: entries that were handed down no longer exist for the
-//!    child.
+//!    if and only if nothing of it is live there: entries that were handed down no longer exist for
+//!    the child.
 //! 5. A part's keys are read only inside `[lo, hi)` of the part and of the child. The ends of the
 //!    node's own range are known only to its parts: a part that reaches beyond them is clipped.
 //!
@@ -91,7 +91,7 @@ pub(crate) struct RunHandle {
     used: AtomicBool,
     /// (node, part) and (node, leaf) references in the newest version (Rule: I21).
     refs: AtomicU32,
-    /// These references in the version that the last checkpoint fixed.
+    /// The references in the version that the last checkpoint fixed.
     refs_durable: AtomicU32,
     /// The counter of the bytes of unwritten runs, for a run that is unwritten.
     unwritten: Option<Arc<AtomicU64>>,

@@ -4,8 +4,8 @@
 //! The search starts at the owner that begins to wait and follows all that it waits for, directly
 //! or through others, until it meets the owner again or has visited all. A queue is expanded once,
 //! whichever of its waiters was reached first ([`Queue::closure`](super::queue::Queue::closure)).
-//! The victim of a cycle is the transaction that has written least, among equals the one that
-//! closed the cycle, unless the server prefers another. Its wait is over before the search
+//! The victim of a cycle is the transaction that has written least (of several, the one that closed
+//! the cycle), unless the server prefers another. The victim's wait is ended before the search
 //! continues, since there may be a second cycle.
 //!
 //! Invariants
@@ -43,7 +43,7 @@ use crate::{
 /// One transaction on a cycle.
 #[derive(Clone, Debug)]
 pub struct Party {
-    /// Its id.
+    /// The id.
     pub id: u64,
     /// The program's own name for it; 0 for a batch.
     pub tag: u64,

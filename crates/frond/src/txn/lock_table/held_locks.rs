@@ -133,7 +133,7 @@ fn row(key_hash: u128) -> HeldOn {
 
 impl LockTable {
     /// Up to `max` of all held locks. Names of trees are not filled in here; rows whose writes have
-    /// left memory are not included.
+    /// been spilled are not included.
     pub fn held(&self, max: usize) -> HeldLocks {
         let mut held = HeldLocks::default();
         self.owners.each(|owner| {

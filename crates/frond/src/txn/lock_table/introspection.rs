@@ -64,7 +64,7 @@ impl fmt::Display for LockWait {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct LiveTxn {
-    /// Its id, as in reports of waits; 0 for a snapshot outside of any transaction.
+    /// The id, as in reports of waits; 0 for a snapshot outside of any transaction.
     pub id: u64,
     /// The program's own name for it; 0 for a batch, a snapshot, and a transaction that was
     /// prepared before the store was opened.

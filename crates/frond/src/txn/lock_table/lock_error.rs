@@ -24,11 +24,11 @@ pub enum WaitPolicy {
 pub enum Reason {
     /// There is a conflict, and the request must not wait.
     Busy,
-    /// It waited until its time was over.
+    /// The wait reached its timeout.
     Timeout,
-    /// It was chosen as the victim of a deadlock: the transaction must be rolled back.
+    /// The transaction was chosen as the victim of a deadlock, and must be rolled back.
     Deadlock,
-    /// Its owner was interrupted.
+    /// The owner was interrupted.
     Interrupted,
     /// There is no memory for more locks.
     Full,
@@ -74,7 +74,7 @@ pub(super) struct Request {
     /// The row will be changed.
     pub writes: bool,
     /// The wanted row and mode, if they differ from what is requested: a row that another
-    /// transaction has written beyond memory is waited for by that transaction's own lock
+    /// transaction has spilled is waited for by that transaction's own lock
     /// (`spilled.rs`).
     pub row: Option<(LockHash, Mode)>,
 }

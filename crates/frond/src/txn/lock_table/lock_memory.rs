@@ -1,10 +1,10 @@
 //! Limiting the number of locks: their memory is bounded (Rules: I47, P15).
 //!
-//! Locks on written rows leave memory together with the writes (`spilled.rs`); locks on rows that
-//! are not written stay until the transaction ends. So a transaction with many locks is checked
-//! every few thousand of them, before it locks more without writing: if all existing locks exceed
-//! their share of memory, the request is refused. Nothing was done then, and the transaction can
-//! continue.
+//! Locks on written rows leave the table when the writes are spilled (`spilled.rs`); locks on rows
+//! that are not written stay until the transaction ends. So a transaction with many locks is
+//! checked every few thousand of them, before it locks more without writing: if all existing locks
+//! exceed their share of memory, the request is refused. Nothing was done then, and the transaction
+//! can continue.
 //!
 //! Invariants
 //! 1. A transaction with few locks is never refused, nor is a write, nor a lock that is restored

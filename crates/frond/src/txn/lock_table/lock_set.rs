@@ -37,7 +37,7 @@ pub struct LockSet {
     pub(super) looks_at: usize,
     /// When the waits of the current call end; set at its first wait.
     pub(super) until: Option<Duration>,
-    /// Answers for the rows whose writes have left memory.
+    /// Answers for the rows whose writes have been spilled.
     pub(super) spilled: Option<Arc<dyn HoldsRows>>,
 }
 

@@ -24,7 +24,7 @@
 //!   row.
 //! - After any wait, everything that was read before must be read again.
 //!
-//! A transaction whose writes have left memory answers for its rows by a probe of its sorted runs,
+//! A transaction whose writes have been spilled answers for its rows by a probe of its sorted runs,
 //! and its row locks leave the table (Rule: I47, `spilled.rs`). Locks on rows that are not written
 //! are limited to a share of memory (`lock_memory.rs`).
 //!

@@ -38,13 +38,13 @@ pub enum TableMode {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Mode {
-    /// Of a tree: rows of it are locked shared.
+    /// Intent on a tree: rows of it are locked shared.
     IntentShared = 0,
-    /// Of a tree: rows of it are locked exclusively, or changed.
+    /// Intent on a tree: rows of it are locked exclusively, or changed.
     IntentExclusive = 1,
     /// Others may not change it.
     Shared = 2,
-    /// Of a tree: shared and intent-exclusive together.
+    /// Both modes on a tree: shared, and the intent to lock rows of it exclusively.
     SharedIntentExclusive = 3,
     /// Others may not lock it.
     Exclusive = 4,

@@ -37,13 +37,13 @@ const RENAMING: u64 = u64::MAX;
 /// The state of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {
-    /// It continues, or there is none.
+    /// The wait continues, or there is none.
     On,
     /// The lock is granted and lies in this place.
     Granted(u32),
     /// A gap lock was released: check again.
     Look,
-    /// It was ended as the victim of a deadlock.
+    /// The wait was ended, as the victim of a deadlock.
     Victim,
 }
 
@@ -211,7 +211,7 @@ pub struct LockParty {
 }
 
 impl LockParty {
-    /// Its id in reports of locks; unique while the store is open.
+    /// The id in reports of locks; unique while the store is open.
     pub fn id(&self) -> u64 {
         self.id
     }

@@ -24,7 +24,7 @@ pub(super) struct Waiter {
     pub owner: Arc<Owner>,
     /// The mode that it will hold.
     pub mode: Mode,
-    /// It holds the lock in a lesser mode.
+    /// True if the owner already holds the lock in a lesser mode.
     pub upgrades: bool,
 }
 

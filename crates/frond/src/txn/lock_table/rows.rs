@@ -61,8 +61,7 @@ impl LockTable {
         self.lock_unwritten(locks, HashedKey::new(tree, key), mode, wait_policy)
     }
 
-    /// Like [`lock_row`](Self::lock_row), for a row without writes of the transaction that have
-    /// left memory.
+    /// Like [`lock_row`](Self::lock_row), for a row of which the transaction has spilled no write.
     pub fn lock_unwritten(
         &self,
         locks: &mut LockSet,

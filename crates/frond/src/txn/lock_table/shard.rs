@@ -68,9 +68,9 @@ pub(super) struct Name {
 pub enum Taken {
     /// The owner did not hold the lock before.
     New,
-    /// It was held in a lesser mode.
+    /// The owner held the lock in a lesser mode.
     Upgraded,
-    /// It was held already in this mode or a greater one.
+    /// The owner already held the lock in this mode or a greater one.
     AlreadyHeld,
 }
 

@@ -1,4 +1,5 @@
-//! Row locks of transactions whose writes have left memory: those writes are the locks (Rule: I47).
+//! Row locks of transactions whose writes have been spilled: the spilled writes are the locks
+//! (Rule: I47).
 //!
 //! A transaction that writes millions of rows would need as many places in the table. Instead it
 //! answers for the rows whose entries lie in its sorted runs, and their locks leave the table. A
@@ -47,7 +48,7 @@ pub trait HoldsRows: Send + Sync + fmt::Debug {
 /// A listed transaction that answers for rows.
 #[derive(Clone, Debug)]
 struct Holder {
-    /// Its id, which is never reused.
+    /// The id, which is never reused.
     id: u64,
     /// The lock with which others wait for its end.
     end: LockHash,
@@ -207,7 +208,7 @@ impl Spilled {
 }
 
 impl LockTable {
-    /// Makes `rows` answer for the locks of this set whose writes have left memory; these locks
+    /// Makes `rows` answer for the locks of this set whose writes have been spilled; these locks
     /// leave the table.
     pub fn spill(&self, locks: &mut LockSet, rows: Arc<dyn HoldsRows>, leaving: Leaving<'_>) {
         let id = locks.owner.id();

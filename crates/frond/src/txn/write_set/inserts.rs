@@ -1,12 +1,13 @@
 //! Checked inserts of a batch, in the caller's order.
 //!
-//! A checked insert refers to its own moment in the batch: to the store as the batch's earlier
-//! operations leave it. Later operations do not change the answer. The naive form keeps the check
-//! with the message and loses it with the message: a later range delete over the key hides both,
-//! and an earlier one is ignored. So each check is resolved before anything is hidden or folded:
+//! A checked insert is checked against the store as the batch's earlier operations leave it. Later
+//! operations do not change the answer. The naive form keeps the check with the message, and is
+//! wrong twice: a later range delete over the key hides the message and the check with it, and an
+//! earlier one is ignored. So each check is resolved before anything is hidden or folded:
 //!
-//! 1. If the batch has set the key's state before, by a row, the insert is refused.
-//! 2. If by a delete or a range delete, the key is absent, whatever the store has.
+//! 1. If the batch has put a row under the key before, the insert is refused.
+//! 2. If the batch has deleted the key before, alone or in a range, the key is absent, whatever the
+//!    store has.
 //! 3. Otherwise the store must not have the key. The entry stays marked, and if a later range
 //!    delete hides it, its check is kept separately.
 //!

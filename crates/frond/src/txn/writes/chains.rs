@@ -114,7 +114,7 @@ pub(super) struct Chains {
 
 /// An entry that was undone.
 pub(super) struct Undone {
-    /// It was the only entry of its key.
+    /// True if it was the only entry of its key.
     pub was_first: bool,
     pub rows: i8,
 }

@@ -82,13 +82,13 @@ impl LiveWrites {
         self.number
     }
 
-    /// The pieces that have left memory, if any. Call it after looking at what is in memory: what
-    /// left memory since then is here.
+    /// The pieces that were spilled, if any. Call it after looking at what is in memory: what
+    /// was spilled since then is here.
     pub(crate) fn pieces(&self) -> Option<Pieces> {
         pieces_of(&self.lock())
     }
 
-    /// Everything that the transaction has written beyond memory, including rolled-back pieces:
+    /// Everything that the transaction has spilled, including rolled-back pieces:
     /// their rows are locked.
     pub(crate) fn all_pieces(&self) -> (Pieces, Arc<Vec<Arc<SpilledWrites>>>) {
         let writes = self.lock();

@@ -25,9 +25,9 @@
 //! 4. Every entry that can become visible can be found by [`LiveWrites::pending_key`] from its
 //!    append until the write set is reclaimed (Rule: I33).
 //!
-//! What exceeds a budget leaves memory (`spilled.rs`). Everything here except marks, rollback and
-//! row counts refers to what is in memory; a reader must look into the pieces after that.
-//! [`TxnWrites::bytes`] is the memory used.
+//! Writes that exceed a budget are spilled to disk (`spilled.rs`). Everything here except marks,
+//! rollback and row counts refers to what is in memory; a reader must then search the spilled
+//! pieces, too. [`TxnWrites::bytes`] is the memory used.
 //!
 //! Threads: one, under the lock of [`LiveWrites`], where other threads look at keys.
 //! Cost of an entry: `cargo bench -p frond-db --bench writes`.
@@ -69,7 +69,7 @@ use trees::Trees;
 /// transactions of a session should not hold what its largest one needed.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that an entry needs while it leaves memory, besides the places used for sorting: the hash
+/// Bytes that an entry needs while it is spilled, besides the places used for sorting: the hash
 /// of its row in a set.
 const HASH_BYTES: usize = 24;
 
@@ -116,9 +116,9 @@ pub struct TxnWrites {
     adds: bool,
     /// How many times memory has been emptied by a spill.
     generation: u32,
-    /// Number of entries that have left memory.
+    /// Number of entries that were spilled.
     spilled_entries: u64,
-    /// The pieces that have left memory.
+    /// The pieces that were spilled.
     pieces: Pieces,
     /// Pieces that were rolled back.
     dropped: Arc<Vec<Arc<SpilledWrites>>>,
@@ -253,7 +253,7 @@ impl TxnWrites {
         entries + self.trees.bytes() + self.range_bytes + blobs
     }
 
-    /// Approximate memory used until it has left memory or is committed, including what that
+    /// Approximate memory used until the writes are spilled or committed, including what that
     /// requires.
     pub fn bytes_leaving(&self) -> usize {
         self.bytes() + self.set.bytes_to_sort() + self.set.len() * HASH_BYTES

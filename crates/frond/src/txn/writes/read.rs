@@ -1,4 +1,4 @@
-//! What a transaction itself has done to a key.
+//! Reads of a transaction's own writes of a key.
 //!
 //! Point reads, unique checks and reads by position see the newest state. A scan sees the state at
 //! the mark of its statement, minus what was deleted since (Rule: I45). So a statement never meets

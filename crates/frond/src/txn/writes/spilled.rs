@@ -1,5 +1,5 @@
-//! Writes that have left memory: pieces, each consisting of all that was in memory at once, as
-//! sorted runs (Rule: I44).
+//! Spilled writes: pieces, each with everything that was in memory at one time, as sorted runs
+//! (Rule: I44).
 //!
 //! Everything in memory goes to disk at once, and memory starts empty, one *generation* later. The
 //! writes are cut at live marks: savepoints, and the starts of scans that are still open. So each
@@ -35,9 +35,9 @@ use super::{Mark, ROWS_UNKNOWN, TxnWrites};
 pub(crate) struct Leaving {
     /// The mark at which it starts.
     pub start: Mark,
-    /// Its entries, sealed.
+    /// The entries, sealed.
     pub writes: Arc<WriteSet>,
-    /// Its changes of trees' row counts.
+    /// The changes of trees' row counts.
     rows: Vec<RowsOf>,
     /// Long values to which it refers.
     pub blobs: Vec<Arc<BlobHold>>,
@@ -48,7 +48,7 @@ pub(crate) struct Leaving {
 pub(crate) struct Piece {
     /// The mark at which it starts.
     pub start: Mark,
-    /// Its entries, one set of runs per tree.
+    /// The entries, one set of runs per tree.
     pub writes: Arc<SpilledWrites>,
     /// Keys that it deleted although its folded entries say otherwise, as deletes; empty if no scan
     /// can ask for them. They are stored as runs, too, since a statement may do this to any number
@@ -58,7 +58,7 @@ pub(crate) struct Piece {
     pub level: u32,
     /// No entry in it adds data.
     pub only_deletes: bool,
-    /// Its length in memory, measured as a batch.
+    /// The length in memory, measured as a batch.
     bytes: u64,
     rows: Vec<RowsOf>,
     pub blobs: Vec<Arc<BlobHold>>,
@@ -127,7 +127,7 @@ impl Piece {
 }
 
 impl TxnWrites {
-    /// True if some writes have left memory.
+    /// True if some writes have been spilled.
     pub fn is_spilled(&self) -> bool {
         !self.pieces.is_empty()
     }
@@ -142,7 +142,7 @@ impl TxnWrites {
         self.dropped = Arc::default();
     }
 
-    /// The pieces that have left memory.
+    /// The pieces that were spilled.
     pub(crate) fn pieces(&self) -> &Pieces {
         &self.pieces
     }
@@ -282,7 +282,7 @@ impl TxnWrites {
         }
     }
 
-    /// Takes over what a prepared transaction had written beyond memory, after a restart.
+    /// Takes over what a prepared transaction had spilled, after a restart.
     pub(crate) fn has_left_memory(&mut self, writes: Arc<SpilledWrites>) {
         let merged = Piece::merged(&[], PieceWrites::default());
         self.end_spill(vec![Piece { writes, only_deletes: false, ..merged }], false);

@@ -141,7 +141,7 @@ impl Trees {
         self.ids.iter().copied().zip(&self.states).filter(|(_, state)| state.changed > 0)
     }
 
-    /// Records that all entries have left memory; row counts stay. `changes` is the number of this
+    /// Records that all entries were spilled; row counts stay. `changes` is the number of this
     /// change.
     pub fn leave_memory(&mut self, changes: u64) {
         for state in self.states.iter_mut().filter(|state| state.changed > 0) {

@@ -1,6 +1,6 @@
-//! Branches: clones and named snapshots, which a version has besides its trees' roots. Both are
-//! "the parent at F": they begin at a catalog commit at which the sequencer freezes, so that some
-//! version holds exactly the commits through it (Rule: I35).
+//! Branches: clones and named snapshots. Both are the state of their parent at one commit to the
+//! catalog. The sequencer freezes the memtable at that commit, so that some version holds exactly
+//! the commits through it (Rule: I35).
 //!
 //! A branch copies no page. Pages written before the branch stay in the lineage of the tree that
 //! wrote them; the branch keeps them by a pin on that lineage, at the version in which it branched
@@ -39,7 +39,7 @@ pub(crate) enum Change {
     Clone { tree: TreeId, of: TreeId },
     /// A tree begins with the pages that a bulk load has written.
     Load(Arc<Loaded>),
-    /// A commit has rows that were written beyond memory.
+    /// A commit has rows that were spilled.
     Spill(Arc<SpilledWrites>),
     /// Runs with rows of a prepared transaction, which are invisible until it is committed: the log
     /// names them.
@@ -59,7 +59,7 @@ pub(crate) enum Change {
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub tree: TreeId,
-    /// Its root, as in the log record.
+    /// The root, as in the log record.
     pub root: DurableRoot,
     /// The pages below it.
     pub pages: Arc<HeldPages>,
@@ -87,7 +87,7 @@ impl Change {
         matches!(self, Change::DropTree(_) | Change::DropSnapshot(_))
     }
 
-    /// Rows that were written beyond memory.
+    /// Rows that were spilled.
     pub fn spilled(&self) -> Option<&Arc<SpilledWrites>> {
         match self {
             Change::Spill(spilled) => Some(spilled),
@@ -141,9 +141,9 @@ pub(crate) struct NamedVersion {
     /// Lineage pins that keep its pages, if it was made by a version of Frond that pinned each
     /// tree; `None` if one pin of the whole version does.
     pins: Option<Vec<Inherited>>,
-    /// Its entry in the root directory; set once the checkpoint of its version is done.
+    /// The entry in the root directory; set once the checkpoint of its version is done.
     durable: OnceLock<NamedSnapshot>,
-    /// Its roots in memory, until then.
+    /// The roots in memory, until then.
     fresh: Mutex<Option<Arc<Roots>>>,
 }
 
@@ -209,7 +209,7 @@ impl NamedVersion {
         NamedSnapshot { id: self.id.into(), seqno, publish, trees: SnapshotTrees::Own }
     }
 
-    /// Its entry in the root directory. If the version being written is its own, the entry refers
+    /// The entry in the root directory. If the version being written is its own, the entry refers
     /// to that (invariant 3).
     pub fn listed(&self, written: VersionNumber) -> NamedSnapshot {
         let durable = self.durable.get();

@@ -54,7 +54,7 @@ pub(crate) struct SnapshotState {
 /// A transaction that holds a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reader {
-    /// Its id, and the program's tag for it.
+    /// The id, and the program's tag for it.
     pub id: u64,
     pub tag: u64,
 }
@@ -89,7 +89,7 @@ struct Held {
 /// The snapshots registered in one list.
 #[derive(Debug, Default)]
 struct Listed {
-    /// By seqno, ascending.
+    /// Registered snapshots, by seqno, ascending.
     held: Vec<Held>,
     /// Transactions among the holders, with the seqno they hold and since when, milliseconds; one
     /// entry for each hold.

@@ -74,7 +74,7 @@ impl Throttled {
 /// How a process is limited and counted.
 #[derive(Debug, Default)]
 pub struct Confined {
-    /// Its control group, if one could be made.
+    /// The control group, if one could be made.
     pub group: Option<Group>,
     /// The private disk that its files are on, which counts all of their I/O.
     pub disk: Option<Disk>,

@@ -13,11 +13,11 @@ use super::{
 /// The result of encoding a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chosen {
-    /// Its kind.
+    /// The kind.
     pub kind: IntKind,
     /// The kind of the whole numbers of decimals and of steps.
     pub numbers: Option<IntKind>,
-    /// Its length.
+    /// The length.
     pub bytes: usize,
 }
 

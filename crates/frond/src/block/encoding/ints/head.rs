@@ -13,7 +13,7 @@ pub fn signed_bytes(value: i64) -> u32 {
     if value == 0 { 0 } else { (width_of(magnitude) + 1).div_ceil(8) }
 }
 
-/// Bits of the number of any of so many rows.
+/// Bits of the number of any of this many rows.
 #[inline]
 pub fn row_width(rows: usize) -> u32 {
     width_of(rows.saturating_sub(1) as u64)

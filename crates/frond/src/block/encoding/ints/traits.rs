@@ -74,13 +74,13 @@ pub trait IntPlan: Copy {
     fn write(&self, values: &[u64], scratch: &mut Scratch, out: &mut Vec<u8>);
 }
 
-/// The intermediate results of planning that writing needs: of the encodings themselves, so that
-/// this file and theirs import each other.
+/// Intermediate results of planning that writing needs. Their types are those of the encodings, so
+/// this file and those of the encodings import each other.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// Of dictionaries.
+    /// Results of planning a dictionary.
     pub distinct: dictionary::Distinct,
-    /// Of deltas.
+    /// Results of planning deltas.
     pub frames: delta::Frames,
 }
 
@@ -95,7 +95,7 @@ pub struct Values<'v> {
 }
 
 impl<'v> Values<'v> {
-    /// These values.
+    /// Values of which no property was computed yet.
     pub fn of(all: &'v [u64]) -> Self {
         Self { all, ends: OnceCell::new(), runs: OnceCell::new(), falls: OnceCell::new() }
     }

@@ -326,7 +326,7 @@ impl Lookup {
         self.words = 0;
     }
 
-    /// Number of slots for so many words.
+    /// Number of slots for this many words.
     pub fn slots_for(words: usize) -> usize {
         (words * 2).next_power_of_two().max(64)
     }

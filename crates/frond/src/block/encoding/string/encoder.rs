@@ -21,11 +21,11 @@ use crate::coding::Reader;
 /// How a column was encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
-    /// Its kind.
+    /// The kind.
     pub kind: StrKind,
     /// The codec, and what it made of the bytes.
     pub chunk: Chunked,
-    /// Its length.
+    /// The length.
     pub bytes: usize,
 }
 

@@ -153,7 +153,7 @@ impl StringModel {
         self.templates.is_some()
     }
 
-    /// Its bytes, as [`parse`](StringModel::parse) takes them.
+    /// The bytes, as [`parse`](StringModel::parse) takes them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }

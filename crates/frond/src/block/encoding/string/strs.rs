@@ -177,7 +177,7 @@ impl<'a> Strs<'a> {
         self.rows
     }
 
-    /// Its kind.
+    /// The kind.
     pub fn kind(&self) -> StrKind {
         self.kind
     }

@@ -93,8 +93,8 @@ fn slot_bytes(slot: &Slot) -> f64 {
     }
 }
 
-/// Trains templates on these blocks, for a model that serves so many rows; `None` if the strings do
-/// not have templates.
+/// Trains templates on these blocks, for a model that serves this many rows; `None` if the strings
+/// do not have templates.
 pub(super) fn train(blocks: &[&Strings], model_rows: usize) -> Option<Found> {
     let mut tokens = Tokens::default();
     let mut rows: Vec<Row<'_>> = Vec::new();

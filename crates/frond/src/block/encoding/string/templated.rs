@@ -575,7 +575,7 @@ impl<'o> Line<'o> {
         self.put_array(last, rest.len());
     }
 
-    /// Writes a number with at least so many digits, at most 24.
+    /// Writes a number with at least this many digits, at most 24.
     #[inline]
     fn put_number(&mut self, number: u64, digits_min: usize) {
         if number < 1000 && digits_min <= 3 {

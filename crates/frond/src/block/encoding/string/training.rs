@@ -46,7 +46,7 @@ pub struct Purpose {
 pub struct Trained {
     /// The plan.
     pub plan: StringPlan,
-    /// Its model, if it needs one.
+    /// The model, if it needs one.
     pub model: Option<StringModel>,
     /// Expected bytes per row, without the model: a leaf that takes a tenth more is worth another
     /// training.

@@ -51,7 +51,7 @@ fn tree(db: &Db) -> Tree {
 enum How {
     Dropped,
     Truncated,
-    /// Its clone takes its name.
+    /// A clone of the tree takes its name.
     Replaced,
     /// A load replaces it. The tree still has rows here, although a load requires an empty tree.
     Filled,

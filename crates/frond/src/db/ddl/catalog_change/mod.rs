@@ -5,8 +5,9 @@
 //! it is there or nothing.
 //!
 //! Invariants
-//! 1. Changes are made with catalog changes locked, and shown once their commit is synced (P7), all
-//!    at once: a lookup of a name finds the tree that had it, or the one that has it now.
+//! 1. Changes are made under the lock of catalog changes, and shown all at once, after their commit
+//!    is synced (P7): a lookup of a name finds the tree that had it before, or the one that has it
+//!    now.
 //! 2. At each moment of a change a name belongs to one tree of the draft.
 //! 3. The numbers of new trees are used up when the commit starts, whether it succeeds or not
 //!    (Rule: I35).

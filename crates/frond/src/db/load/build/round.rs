@@ -56,7 +56,7 @@ impl Queue {
 /// A row that differs between two moments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RowChanged<'a> {
-    /// Its key.
+    /// The key.
     pub key: &'a [u8],
     /// The row as it was, which is what the indexes have; `None` if it did not exist.
     pub old: Option<&'a [u8]>,

@@ -1,6 +1,6 @@
-//! Start of a piece of a backward scan.
+//! Start of a chunk of a backward scan.
 //!
-//! Pieces are merged forward, so a piece that is returned from its end needs a start. It should be
+//! Chunks are merged forward, so a chunk that is returned from its end needs a start. It should be
 //! near enough that few rows are merged in vain, and no nearer than a block of the leaf, which is
 //! decoded as a whole.
 //!
@@ -15,11 +15,11 @@ use crate::{
 
 use super::Cursor;
 
-/// How many entries of a memtable are searched for the start of a backward piece.
+/// How many entries of a memtable are searched for the start of a backward chunk.
 const BACK_STEPS: usize = 256;
 
 impl Cursor {
-    /// The start of a backward piece that ends at `below`: the nearest start of a block of the
+    /// The start of a backward chunk that ends at `below`: the nearest start of a block of the
     /// stretch's largest run, or [`BACK_STEPS`] entries back in a memtable, whichever is nearer.
     pub(super) fn piece_start(
         &self,

@@ -1,6 +1,6 @@
 //! Steps of a cursor over many rows at once.
 //!
-//! A batch is nearly always a piece as it was fetched; its buffer is swapped with the caller's, and
+//! A batch is nearly always a chunk as it was fetched; its buffer is swapped with the caller's, and
 //! no row is copied.
 //!
 //! Threads: one.

@@ -1,7 +1,7 @@
 //! Cursors: ordered scans over a range of keys, in both directions.
 //!
-//! A cursor keeps a snapshot and a position, and fetches rows in pieces into a buffer that it
-//! reuses: a few rows first, more as the scan goes on. Pieces of a backward scan are about as long
+//! A cursor keeps a snapshot and a position, and fetches rows in chunks into a buffer that it
+//! reuses: a few rows first, more as the scan goes on. Chunks of a backward scan are about as long
 //! as a block of the leaf; they are merged forward and returned from their end.
 //!
 //! Invariants
@@ -9,9 +9,9 @@
 //!    `prev` the row below and moves below it. Callers see a cursor that stands on the row that it
 //!    returned last, so a change of direction passes that row first.
 //! 2. The buffer holds rows that border on the gap, in the direction of the last step.
-//! 3. A scan continues within a run, where the last piece ended, only in the version that this
-//!    piece read, which has been the snapshot's version since: no other source has entries in the
-//!    rest of the stretch in it.
+//! 3. A scan continues inside a run where the last chunk ended only if the snapshot still reads the
+//!    version from which that chunk was read. In that version no other source has entries in the
+//!    rest of the stretch.
 //!
 //! Threads: one.
 
@@ -35,13 +35,13 @@ use crate::{
 mod back;
 mod batch;
 
-/// Rows of a first piece; later pieces have `ROWS_GROWTH` times as many, up to `ROWS_MAX`. Each
-/// piece costs a descent, and rows that were fetched are wasted if the scan ends: few pieces and
+/// Rows of a first chunk; later chunks have `ROWS_GROWTH` times as many, up to `ROWS_MAX`. Each
+/// chunk costs a descent, and rows that were fetched are wasted if the scan ends: few chunks and
 /// few rows are both wanted.
 const ROWS_FIRST: usize = 16;
 const ROWS_GROWTH: usize = 4;
 const ROWS_MAX: usize = 2048;
-/// Bytes that a second piece reads at once if it must read; later pieces read twice as many, up to
+/// Bytes that a second chunk reads at once if it must read; later chunks read twice as many, up to
 /// the length beyond which the device gains nothing.
 const AHEAD_FIRST: usize = 32 << 10;
 const AHEAD_MAX: usize = BULK_BYTES;
@@ -92,7 +92,7 @@ pub struct Cursor {
 
 short_debug!(Cursor, "Cursor", |cursor| cursor.tree.0);
 
-/// Where the last piece of a forward scan ended, if only one run has entries in the rest of its
+/// Where the last chunk of a forward scan ended, if only one run has entries in the rest of its
 /// stretch.
 #[derive(Debug)]
 struct Lone {
@@ -111,7 +111,7 @@ impl Cursor {
         handle: Option<&Tree>,
         (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> Result<Self> {
-        // The snapshot is registered, so it keeps showing what it shows now: later pieces need no
+        // The snapshot is registered, so it keeps showing what it shows now: later chunks need no
         // check.
         if !plant!("db: a scan does not ask whether its tree has ended") {
             handle.map_or(Ok(()), |handle| snapshot.must_show(handle))?;
@@ -352,7 +352,7 @@ impl Cursor {
         }
     }
 
-    /// Fetches the piece above the gap; false if there is none. Rows fetched before an error are
+    /// Fetches the chunk above the gap; false if there is none. Rows fetched before an error are
     /// returned first; the next fetch meets the error again.
     fn fetch_up(&mut self) -> Result<bool> {
         self.check_interrupted()?;
@@ -370,7 +370,7 @@ impl Cursor {
         if self.rows.is_empty() { Err(error) } else { Ok(true) }
     }
 
-    /// Fetches the piece above the gap with a new descent.
+    /// Fetches the chunk above the gap with a new descent.
     fn fetch_anew(&mut self) -> Result<bool> {
         // The first key that counts.
         let mut at = match &self.gap {
@@ -433,7 +433,7 @@ impl Cursor {
         }
     }
 
-    /// Fetches what follows in the run that the last piece came from; false if there is no such run
+    /// Fetches what follows in the run that the last chunk came from; false if there is no such run
     /// (invariant 3).
     fn go_on(&mut self) -> Result<bool> {
         let Some(Lone { mut cursor, leaf, version: read }) = self.lone.take() else {
@@ -499,7 +499,7 @@ impl Cursor {
         }
     }
 
-    /// Fetches the piece below the gap; false if there is none.
+    /// Fetches the chunk below the gap; false if there is none.
     fn fetch_down(&mut self) -> Result<bool> {
         self.check_interrupted()?;
         self.gap = self.edge();
@@ -576,7 +576,7 @@ impl Cursor {
     ) -> Result<u64> {
         let (direction, rows_max) = match self.forward {
             true => (Direction::Forward, self.piece_rows),
-            // A backward piece must reach the gap.
+            // A backward chunk must reach the gap.
             false => (Direction::Backward, usize::MAX),
         };
         let piece = ScanChunk {
@@ -606,7 +606,7 @@ impl Cursor {
         Ok(tombstones)
     }
 
-    /// Lets the next piece be longer, because the scan has gone on.
+    /// Lets the next chunk be longer, because the scan has gone on.
     fn lengthen(&mut self) {
         self.piece_rows = (self.piece_rows * ROWS_GROWTH).min(ROWS_MAX);
         self.ahead = (self.ahead * 2).clamp(AHEAD_FIRST, AHEAD_MAX);

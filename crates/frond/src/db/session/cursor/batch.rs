@@ -1,7 +1,7 @@
 //! Scans of a transaction many rows at a time, and over several ranges in turn.
 //!
 //! While the transaction has written nothing to the tree and the scan locks nothing, a batch is a
-//! fetched piece of committed rows. Otherwise it is built row by row.
+//! fetched chunk of committed rows. Otherwise it is built row by row.
 //!
 //! Threads: one.
 

@@ -35,7 +35,7 @@ pub(super) struct Asked {
 /// How far an interval has grown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reached {
-    /// As far as requested.
+    /// To the requested end.
     End,
     /// To a pending key, which was waited for.
     Pending,

@@ -5,11 +5,11 @@
 //! needs none of that: no other transaction has locked one of its keys or a gap that one of them
 //! goes into, the transaction has not written them before, and those that must be absent are. So
 //! this step takes the state once, hashes each key once, locks all of them without waiting for
-//! their holders, and appends all entries at once. A row that turns out to need more is left to the
-//! general way (`row.rs`).
+//! their holders, and appends all entries at once. Any other row is inserted by the general code
+//! (`row.rs`).
 //!
 //! Invariants
-//! 1. If a row is left to the general way, nothing has changed: none of its entries is among the
+//! 1. If a row is left to the general code, nothing has changed: none of its entries is among the
 //!    writes, and no row is locked that was not before.
 //! 2. The order is that of `write.rs`: keys are locked, then checked, then appended and listed, and
 //!    only then are gaps checked (Rules: I3, I33).
@@ -114,7 +114,7 @@ impl Txn {
     }
 
     /// Locks all keys without waiting for their holders, as one "last locked" group. False, with
-    /// none of them locked, if another transaction is in the way.
+    /// none of them locked, if another transaction conflicts.
     fn lock_all(&self, state: &mut State, row: NewRow<'_>) -> Result<bool> {
         for (at, key) in row.keys().enumerate() {
             let locked = self.lock_new(state, key, at > 0);

@@ -6,7 +6,7 @@
 //! (`catalog/prepared.rs`), which its prepare writes like any commit. Its commit is a short record:
 //! the name, and the removal of the pieces. So the log keeps nothing for it, checkpoints and
 //! backups contain it like every row, and recovery finds it there (Rule: I12; design note 023).
-//! What it has written beyond memory stays in sorted runs, which the content names; the prepare and
+//! What it has spilled stays in sorted runs, which the content names; the prepare and
 //! checkpoints name them in the log (`pipeline/in_doubt.rs`).
 //!
 //! | file | what it does |
@@ -20,8 +20,8 @@
 //!    is visible. So their keys are absent when they are put (Rule: I7).
 //! 2. From its prepare to its decision a transaction keeps the rows that it writes locked, and its
 //!    place among the writers of their trees (Rules: I33, I54).
-//! 3. An ordered commit is inserted, by some thread; if its owner drops the handle, then at the
-//!    latest (Rule: I41).
+//! 3. An ordered commit is always inserted by some thread, at the latest when its owner drops the
+//!    handle (Rule: I41).
 //!
 //! Threads: all; each transaction has one owner, or is detached in the table.
 
@@ -76,9 +76,9 @@ pub(in crate::db) struct Prepared {
     pub xid: Xid,
     /// The last commit that was visible before it was prepared.
     pub since: Seqno,
-    /// Its writes, and the pieces that its commit removes.
+    /// The writes, and the pieces that the commit removes.
     pub payload: Arc<CommitPayload>,
-    /// What it has written beyond memory, if anything.
+    /// What it has spilled, if anything.
     pub spilled: Option<Change>,
     pub blobs: Vec<Arc<BlobHold>>,
     /// Disk space reserved for it, bytes.

@@ -309,7 +309,7 @@ impl Shared {
         Ok(guaranteed.unwrap_or(false))
     }
 
-    /// Takes its locks again. `others`: writes beyond memory of those that have their locks
+    /// Takes its locks again. `others`: spilled writes of those that have their locks
     /// already.
     fn lock_again(
         &self,

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PreparedInfo {
-    /// Its name.
+    /// The name.
     pub xid: Xid,
     /// The last commit that was visible before it was prepared; 0 while it is being prepared.
     pub since: Seqno,

@@ -21,9 +21,9 @@ use super::TemporaryTree;
 pub struct TemporaryEntry<'r> {
     /// The tree that it is put into.
     pub tree: &'r TemporaryTree,
-    /// Its key.
+    /// The key.
     pub key: &'r [u8],
-    /// Its value.
+    /// The value.
     pub value: &'r [u8],
     /// Whether the key must be absent.
     pub unique: bool,

@@ -265,7 +265,7 @@ impl WriteBuffer {
         Ok(())
     }
 
-    /// True if writes of so many bytes should be spilled: they take more than the buffer's limit,
+    /// True if writes of this many bytes should be spilled: they take more than the buffer's limit,
     /// or than its share while all buffers together take too much.
     #[inline]
     fn should_spill(&self, engine: &Engine, state: &BufferState, bytes: u64) -> bool {

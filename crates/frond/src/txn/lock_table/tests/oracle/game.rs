@@ -49,7 +49,7 @@ pub(super) struct Game {
     pub table: Arc<LockTable>,
     pub clock: Arc<ManualClock>,
     pub players: Vec<Player>,
-    /// What the owners answer for beyond memory.
+    /// The spilled rows that the owners answer for.
     pub beyond: Vec<Arc<Beyond>>,
     pub model: Model,
     /// The prepared owners: they wait to be decided, and make no more calls.

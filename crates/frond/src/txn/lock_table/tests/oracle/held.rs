@@ -1,10 +1,10 @@
 //! Held locks: the table's list compared with the definition's, at every step.
 //!
 //! This detects a lock that is kept too long or lost, even if no transaction waits for it: what
-//! savepoints, prepares and failed waits release or leave, what has left memory, and what a
+//! savepoints, prepares and failed waits release or leave, what was spilled, and what a
 //! prepared owner keeps.
 //!
-//! By definition, a transaction that waits for one that answers for rows beyond memory does not
+//! By definition, a transaction that waits for one that answers for spilled rows does not
 //! hold the row yet; in the table it already does. Both lists leave such a row out.
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 //!
 //! When an owner begins to wait, each transaction that it waits for is reported once. An insert
 //! that checks again because a gap was released, or an owner that proceeds to one that answers for
-//! a row beyond memory, is reported again. An owner that waits for nothing is not reported: its
+//! a spilled row, is reported again. An owner that waits for nothing is not reported: its
 //! wait was ended by the search for cycles, or became free because of it. In a deadlock one
 //! transaction is aborted and notified, once: the one that the server prefers, or the one that has
 //! written least.

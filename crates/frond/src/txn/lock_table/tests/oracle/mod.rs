@@ -28,7 +28,7 @@ struct Rules {
     keys: u64,
     /// Three of four calls are for rows, so that waits last, and long cycles arise.
     is_for_rows: bool,
-    /// Writes of owners leave memory.
+    /// Writes of owners are spilled.
     spills: bool,
     /// A server is notified of waits.
     hooks: bool,

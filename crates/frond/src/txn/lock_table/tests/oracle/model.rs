@@ -40,7 +40,7 @@ pub enum Granted {
 pub struct Model {
     locks: BTreeMap<Id, Lock>,
     written: BTreeSet<(usize, Id)>,
-    /// Rows of owners whose writes have left memory.
+    /// Rows of owners whose writes have been spilled.
     beyond: BTreeSet<(usize, Id)>,
     pub gaps: Gaps,
     inserts: BTreeMap<usize, (TreeId, u8)>,
@@ -236,13 +236,13 @@ impl Model {
         self.written.insert((owner, id));
     }
 
-    /// Rows of an owner leave memory and stay held; none of them was the last one.
+    /// Rows of an owner are spilled and stay held; none of them was the last one.
     pub fn spill(&mut self, owner: usize, rows: impl Iterator<Item = Id>) {
         self.last.remove(&owner);
         self.beyond.extend(rows.map(|row| (owner, row)));
     }
 
-    /// Whether an owner waits for a row that another has written beyond memory.
+    /// Whether an owner waits for a row that another has spilled.
     pub fn waits_beyond(&self, owner: usize) -> bool {
         let waits_for = self.waits_at(owner).map(|(id, _)| id);
         self.beyond.iter().any(|row| Some(row.1) == waits_for)
@@ -280,7 +280,7 @@ impl Model {
         self.locks.iter().filter(is_held).count()
     }
 
-    /// All locks on trees, and those on rows that have not left memory.
+    /// All locks on trees, and those on rows that were not spilled.
     pub fn held(&self) -> impl Iterator<Item = (usize, Id, Mode)> {
         let all = self
             .locks

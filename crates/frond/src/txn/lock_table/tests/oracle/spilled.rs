@@ -1,4 +1,4 @@
-//! Owners whose writes have left memory: they answer for rows whose locks the table no longer has.
+//! Owners whose writes have been spilled: they answer for rows whose locks the table no longer has.
 //!
 //! By definition nothing has changed: an owner that answers for a row holds it, and a request for
 //! it waits for that owner. The table may differ by reporting fewer owners: the first waiter holds
@@ -49,7 +49,7 @@ impl Game {
             })
     }
 
-    /// Some rows that an owner has written leave memory. The owner may answer for one more, which
+    /// Some rows that an owner has written are spilled. The owner may answer for one more, which
     /// no other holds: a row that it has written and rolled back stays locked.
     pub fn spill(&mut self, owner: usize) {
         let mut rows = self.model.written_rows(owner);
