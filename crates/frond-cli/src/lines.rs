@@ -1,4 +1,4 @@
-//! Printing entries: as text with tabs, CSV, or JSON lines. `load` reads the last two.
+//! Printing entries: as text with tabs, CSV, or JSON lines, all of which `load` reads.
 
 use std::io::Write;
 
@@ -60,7 +60,7 @@ impl Printer {
         let values = self.form.values(key, value)?;
         self.line.clear();
         if self.format == Format::Json {
-            self.push_object(&values);
+            self.push_object(&values)?;
             return self.end(out);
         }
         for (at, &column) in self.selected.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Printer {
         Ok(())
     }
 
-    fn push_object(&mut self, values: &Values) {
+    fn push_object(&mut self, values: &Values) -> Result {
         let columns = self.selected.iter().map(|&at| (&self.names[at], &values.columns[at]));
         let present = columns.filter_map(|(name, value)| Some((name, value.as_ref()?)));
         let more = values.more.iter().filter(|_| self.with_more).map(|(name, value)| (name, value));
@@ -102,10 +102,17 @@ impl Printer {
             self.line.push(b':');
             match std::str::from_utf8(value) {
                 Ok(text) => push_json(text, &mut self.line),
-                Err(_) => push_json(&escape(value), &mut self.line),
+                Err(_) => {
+                    return error(format!(
+                        "\"{name}\" has {}, which is not UTF-8, and JSON has no other bytes; \
+                         --format csv prints them",
+                        escape(value.get(..40).unwrap_or(value))
+                    ));
+                }
             }
         }
         self.line.push(b'}');
+        Ok(())
     }
 
     fn end(&mut self, out: &mut impl Write) -> Result {
