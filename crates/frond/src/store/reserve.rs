@@ -368,13 +368,14 @@ impl Store {
         let ReserveStats { target, admitted, backed_free, disk_free } = self.reserve_stats();
         let size = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
         Err(Error::Full(format!(
-            "the commit needs {}; {} are free in the store and {} on the disk, but earlier commits \
-             need {} of them and the reserve {}",
+            "the commit needs {}, earlier commits {} and the reserve {}, and {} are free: {} in the \
+             store and {} on the disk",
             size(needed),
-            size(backed_free),
-            size(disk_free),
             size(admitted),
-            size(target)
+            size(target),
+            size(backed_free.saturating_add(disk_free)),
+            size(backed_free),
+            size(disk_free)
         )))
     }
 
