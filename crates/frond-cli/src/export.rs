@@ -1,7 +1,7 @@
 //! `frond export`: all rows of a tree, in a file that `load` reads.
 //!
-//! Invariant: a file with the name that was given is complete. Rows are written to a file beside it,
-//! which is renamed at the end, and removed if the command fails or is interrupted.
+//! Invariant: a file with the name that was given is complete. Rows are written to a file next to
+//! it, which is renamed at the end, and removed if the command fails or is interrupted.
 
 use std::{
     fs::File,
@@ -20,8 +20,8 @@ use crate::{
 /// Write all rows of a tree to a file that `load` reads
 ///
 /// CSV starts with the names of the columns. Null is an empty field, and empty text is "": load it
-/// with --null ''. JSON cannot have bytes that are not UTF-8; CSV and text can. The file appears
-/// under its name when it is complete.
+/// with --null ''. JSON cannot have bytes that are not UTF-8; CSV and text can. Numbers of rows
+/// without a key are left out. The file appears under its name when it is complete.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -75,7 +75,8 @@ fn write(args: &Args, out: &mut impl Write) -> Result {
         Some("txt" | "tsv") => Format::Text,
         _ => Format::Csv,
     });
-    let mut printer = Printer::new(&args.tree, Form::of(&db, &tree), format, &[])?;
+    let printer = Printer::new(&args.tree, Form::of(&db, &tree), format, &[])?;
+    let mut printer = printer.without_numbers();
     printer.header(out)?;
     let mut cursor = moment.scan(&tree, ..)?;
     while let Some((key, value)) = cursor.next()? {

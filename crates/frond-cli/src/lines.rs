@@ -43,6 +43,14 @@ impl Printer {
         Ok(Self { form, format, names, selected, with_more, line: Vec::new() })
     }
 
+    /// Leaves out the numbers of rows that have no key: `load` gives new ones.
+    pub fn without_numbers(mut self) -> Self {
+        if matches!(&self.form, Form::Rows(header) if header.key.is_empty()) {
+            self.selected.remove(0);
+        }
+        self
+    }
+
     /// Prints the names of the columns, unless each line has them.
     pub fn header(&mut self, out: &mut impl Write) -> Result {
         if self.format == Format::Json {
@@ -67,6 +75,11 @@ impl Printer {
             push(self.format, at, values.columns[column].as_deref(), &mut self.line);
         }
         self.push_more(&values)?;
+        if self.format == Format::Csv && self.line.is_empty() && self.with_more {
+            return error(
+                "null alone in a row is an empty line, which CSV skips; use --format json",
+            );
+        }
         self.end(out)
     }
 

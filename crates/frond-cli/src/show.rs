@@ -158,11 +158,7 @@ impl Form {
     /// The key of these words, one for each of the first columns; `\N` is null.
     fn start(&self, words: &[String]) -> Result<Vec<u8>, String> {
         if let Form::Plain = self {
-            return words
-                .iter()
-                .map(|word| unescape(word))
-                .collect::<Result<Vec<_>, _>>()
-                .map(|words| words.concat());
+            return unescape(&words.concat());
         }
         let values = words.iter().map(|word| unescape_or_null(word));
         let values = values.collect::<Result<Vec<_>, _>>()?;

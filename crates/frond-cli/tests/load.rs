@@ -348,6 +348,24 @@ fn an_exported_file_is_loaded_as_it_was() {
     assert_eq!(scan("json"), scan("t"));
 }
 
+/// Rows without a key are numbered again; their numbers are no column.
+#[test]
+fn exported_rows_without_a_key_are_loaded_with_the_same_columns() {
+    let place = Place::new();
+    let file = place.write("t.csv", "v\nb\na\n");
+    place.ok(&["load", "STORE", "t", &file]);
+    let copy = place.path("copy.csv").display().to_string();
+    place.ok(&["export", "STORE", "t", &copy]);
+    assert_eq!(std::fs::read_to_string(&copy).expect("text"), "v\nb\na\n");
+    place.ok(&["load", "STORE", "u", &copy]);
+    assert_eq!(place.ok(&["scan", "STORE", "u"]), "0\tb\n1\ta\n");
+    let nulls = place.write("nulls.jsonl", "{\"v\":\"\"}\n{\"v\":null}\n");
+    place.ok(&["load", "STORE", "nulls", &nulls]);
+    let refused = place.frond(&["export", "STORE", "nulls"]);
+    assert!(refused.code == 2 && refused.err.contains("use --format json"), "{refused:?}");
+    assert_eq!(place.ok(&["export", "STORE", "nulls", "--format", "json"]), "{\"v\":\"\"}\n{}\n");
+}
+
 #[test]
 fn an_export_that_fails_leaves_no_file() {
     let place = Place::new();
