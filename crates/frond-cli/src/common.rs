@@ -52,8 +52,9 @@ pub fn open(dir: &Path, options: Options) -> Result<Db> {
 pub fn open_or_create(dir: &Path, options: Options) -> Result<Db> {
     let is_ours = |name: &str| name.starts_with("store.frond") || name.starts_with("log-");
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut names: Vec<String> =
-        files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+    // A file system that was just made has this one.
+    let mut names: Vec<String> = names.filter(|name| name != "lost+found").collect();
     if !names.is_empty() && !names.iter().any(|name| is_ours(name)) {
         names.sort();
         let more = if names.len() > 3 { ", …" } else { "" };

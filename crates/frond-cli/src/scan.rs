@@ -40,7 +40,7 @@ pub struct Args {
     /// Stop before this key
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     to: Option<String>,
-    /// Print only keys that start with this; a time is that year, month, day, minute or second
+    /// Print only keys that start with this; a time is that year, month, day, hour, …
     #[arg(long, value_name = "KEY", allow_hyphen_values = true,
         conflicts_with_all = ["from", "to"])]
     prefix: Option<String>,

@@ -421,6 +421,7 @@ fn stores_are_not_created_among_other_files() {
     }
     assert_eq!(std::fs::read_dir(place.path("store")).expect("a directory").count(), 1);
     std::fs::remove_file(place.path("store/Cargo.toml")).expect("removed");
+    std::fs::create_dir(place.path("store/lost+found")).expect("created");
     place.ok(&["load", "STORE", "t", &file]);
 }
 

@@ -77,7 +77,7 @@ impl KeyColumn {
     }
 
     /// Appends to `first` and `last` the parts between which all values are that start with `text`:
-    /// those of a text, or the times of a year, month, day, minute or second.
+    /// those of a text, or the times of a year, month, day, hour, minute or second.
     ///
     /// # Errors
     /// No text is the start of a number; or `text` is none of a time.
@@ -265,20 +265,23 @@ fn in_utc(time: jiff::civil::DateTime) -> Option<i64> {
     Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_microsecond())
 }
 
-/// First and last microsecond of what a text names in UTC: a year, a month, a day, a minute, a
-/// second; or the moment of a complete time.
+/// First and last microsecond of what a text names in UTC: a year, a month, a day, an hour, a
+/// minute, a second; or the moment of a complete time.
 fn period(text: &[u8]) -> Option<(i64, i64)> {
     use jiff::{Span, civil::DateTime};
     let text = std::str::from_utf8(text).ok()?.trim();
     let (start, span) = match text.len() {
         4 => (format!("{text}-01-01"), Span::new().years(1)),
         7 => (format!("{text}-01"), Span::new().months(1)),
-        10 => (text.to_owned(), Span::new().days(1)),
+        8 | 10 => (text.to_owned(), Span::new().days(1)),
+        13 if text.contains('-') => (text.to_owned(), Span::new().hours(1)),
         16 => (text.to_owned(), Span::new().minutes(1)),
         19 => (text.to_owned(), Span::new().seconds(1)),
         _ => return micros(text.as_bytes()).map(|moment| (moment, moment)),
     };
-    let start: DateTime = start.parse().ok()?;
+    let Ok(start) = start.parse::<DateTime>() else {
+        return micros(text.as_bytes()).map(|moment| (moment, moment));
+    };
     let end = start.checked_add(span).ok()?;
     Some((in_utc(start)?, in_utc(end)? - 1))
 }
@@ -361,7 +364,7 @@ mod tests {
         }
     }
 
-    /// A year, month, day, minute or second is all its times; a complete time is that moment.
+    /// A year, month, day, hour, minute or second is all its times; a complete time is that moment.
     #[test]
     fn the_prefix_of_a_time_is_a_period() {
         let moment = |text: &str| micros(text.as_bytes()).expect("a time");
@@ -369,6 +372,8 @@ mod tests {
             ("2024", "2024-01-01", "2025-01-01"),
             ("2024-02", "2024-02-01", "2024-03-01"),
             ("2024-12-31", "2024-12-31", "2025-01-01"),
+            ("20241231", "2024-12-31", "2025-01-01"),
+            ("2024-12-31 23", "2024-12-31T23:00", "2025-01-01"),
             ("2024-12-31 23:59", "2024-12-31T23:59", "2025-01-01"),
             ("2024-12-31T23:59:59", "2024-12-31T23:59:59", "2025-01-01"),
         ] {
@@ -376,6 +381,8 @@ mod tests {
         }
         let exact = moment("2024-12-31T23:59:59.5Z");
         assert_eq!(period(b"2024-12-31T23:59:59.5Z"), Some((exact, exact)));
+        let exact = moment("2024-12-31T22:00Z");
+        assert_eq!(period(b"20241231T220000Z"), Some((exact, exact)));
         for bad in ["", "202", "2024-13", "17000000", "9999"] {
             assert_eq!(period(bad.as_bytes()), None, "{bad}");
         }

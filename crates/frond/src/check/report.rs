@@ -187,7 +187,7 @@ impl fmt::Display for CheckReport {
             writeln!(f, "{finding}")?;
         }
         if self.more > 0 {
-            writeln!(f, "and {} findings more", self.more)?;
+            writeln!(f, "and {} more", self.more)?;
         }
         f.write_str(if self.is_clean() { "clean:" } else { "DAMAGED:" })?;
         for (index, (name, count)) in self.checked.iter().enumerate() {
