@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use frond::backup::{Backup, BackupId, BackupInfo};
 
 use crate::{
-    common::{StoreArgs, grouped, say, size},
+    common::{StoreArgs, grouped, parent_must_exist, say, size},
     fail::Result,
 };
 
@@ -58,6 +58,7 @@ pub struct RestoreArgs {
 
 /// Runs `frond backup`.
 pub fn backup(args: BackupArgs) -> Result {
+    parent_must_exist(&args.target)?;
     let base = args.base.map(BackupId::read).transpose()?;
     let db = args.store.open_to_write()?;
     let info = match &base {
@@ -74,6 +75,7 @@ pub fn restore(args: RestoreArgs) -> Result {
     match &args.target {
         None => report(&backup.verify()?, "verified"),
         Some(target) => {
+            parent_must_exist(target)?;
             report(&backup.restore(target)?, &format!("restored to {}", target.display()))
         }
     }

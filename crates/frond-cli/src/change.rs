@@ -5,8 +5,8 @@
 use frond::{Batch, TreeOptions};
 
 use crate::{
-    common::{StoreArgs, open, open_tree, say},
-    escape::unescape,
+    common::{StoreArgs, open_or_create, open_tree, say},
+    escape::{unescape, unescape_or_null},
     fail::{Fail, Result, error},
     load::Target,
     rows::{Header, RowBuilder, index_name},
@@ -71,7 +71,9 @@ pub struct DropArgs {
 /// Runs `frond put`.
 pub fn put(args: PutArgs) -> Result {
     let db = match args.create {
-        true => open(&args.store.dir, frond::Options::new().cache_size(args.store.memory))?,
+        true => {
+            open_or_create(&args.store.dir, frond::Options::new().cache_size(args.store.memory))?
+        }
         false => args.store.open_to_write()?,
     };
     let tree = match (args.create, db.open_tree(&args.tree)) {
@@ -114,7 +116,9 @@ fn row_of(header: &Header, words: &[String]) -> Result<RowBuilder> {
             let columns = header.columns.join(", ");
             return error(format!("no column \"{name}\"; there are: {columns}"));
         };
-        row.set(column, &unescape(value).map_err(Fail::Error)?);
+        if let Some(value) = unescape_or_null(value).map_err(Fail::Error)? {
+            row.set(column, &value);
+        }
     }
     row.finish(header, 0).map_err(Fail::Error)?;
     Ok(row)

@@ -5,7 +5,7 @@ use std::{io::Write, path::PathBuf};
 use frond::check::CheckMode;
 
 use crate::{
-    common::output,
+    common::{count_of, output},
     fail::{Fail, Result},
 };
 
@@ -49,5 +49,6 @@ pub fn run(args: Args) -> Result {
         return Ok(());
     }
     let found = report.findings.len() as u64 + report.more;
-    Err(Fail::Negative(format!("{} is damaged ({found} findings)", args.dir.display())))
+    let found = count_of(found, "finding");
+    Err(Fail::Negative(format!("{} is damaged ({found})", args.dir.display())))
 }

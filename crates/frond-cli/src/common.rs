@@ -16,7 +16,8 @@ pub struct StoreArgs {
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
     /// Memory for the store, e.g. 64M or 2G; at least 4M
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory,
+        allow_negative_numbers = true)]
     pub memory: u64,
 }
 
@@ -44,6 +45,40 @@ pub fn open(dir: &Path, options: Options) -> Result<Db> {
         eprintln!("frond: warning: {}", one_line(warning));
     }
     Ok(db)
+}
+
+/// Opens a store, or creates it in a directory that is new or empty. The directory of something
+/// else is refused: a typing error would add files to it.
+pub fn open_or_create(dir: &Path, options: Options) -> Result<Db> {
+    let is_ours = |name: &str| name.starts_with("store.frond") || name.starts_with("log-");
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+    // A file system that was just made has this one.
+    let mut names: Vec<String> = names.filter(|name| name != "lost+found").collect();
+    if !names.is_empty() && !names.iter().any(|name| is_ours(name)) {
+        names.sort();
+        let more = if names.len() > 3 { ", …" } else { "" };
+        names.truncate(3);
+        return error(format!(
+            "{} is not a store and has other files: {}{more}; name a new or an empty directory",
+            dir.display(),
+            names.join(", ")
+        ));
+    }
+    parent_must_exist(dir)?;
+    open(dir, options)
+}
+
+/// Checks that something can be created at this path, and names the directory that is missing.
+pub fn parent_must_exist(path: &Path) -> Result {
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists()) {
+        None => Ok(()),
+        Some(parent) => error(format!(
+            "cannot create {}: the directory {} does not exist",
+            path.display(),
+            parent.display()
+        )),
+    }
 }
 
 /// Now, or the moment of a named snapshot.
@@ -124,6 +159,11 @@ fn parse_memory(text: &str) -> Result<u64, String> {
         bytes if bytes < frond::CACHE_BYTES_MIN => Err("a store needs at least 4M".to_owned()),
         bytes => Ok(bytes),
     }
+}
+
+/// Parses a number of rows or entries.
+pub fn parse_count(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "it is a number, 0 or more".to_owned())
 }
 
 /// Parses the name of a size class.

@@ -70,6 +70,14 @@ pub fn unescape(text: &str) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
+/// The bytes of a printable form; `None` for null, which is printed as `\N`.
+pub fn unescape_or_null(text: &str) -> Result<Option<Vec<u8>>, String> {
+    match text {
+        "\\N" => Ok(None),
+        text => unescape(text).map(Some),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Printing entries: as text with tabs, CSV, or JSON lines. `load` reads the last two.
+//! Printing entries: as text with tabs, CSV, or JSON lines, all of which `load` reads.
 
 use std::io::Write;
 
@@ -43,6 +43,14 @@ impl Printer {
         Ok(Self { form, format, names, selected, with_more, line: Vec::new() })
     }
 
+    /// Leaves out the numbers of rows that have no key: `load` gives new ones.
+    pub fn without_numbers(mut self) -> Self {
+        if matches!(&self.form, Form::Rows(header) if header.key.is_empty()) {
+            self.selected.remove(0);
+        }
+        self
+    }
+
     /// Prints the names of the columns, unless each line has them.
     pub fn header(&mut self, out: &mut impl Write) -> Result {
         if self.format == Format::Json {
@@ -60,13 +68,18 @@ impl Printer {
         let values = self.form.values(key, value)?;
         self.line.clear();
         if self.format == Format::Json {
-            self.push_object(&values);
+            self.push_object(&values)?;
             return self.end(out);
         }
         for (at, &column) in self.selected.iter().enumerate() {
             push(self.format, at, values.columns[column].as_deref(), &mut self.line);
         }
         self.push_more(&values)?;
+        if self.format == Format::Csv && self.line.is_empty() && self.with_more {
+            return error(
+                "null alone in a row is an empty line, which CSV skips; use --format json",
+            );
+        }
         self.end(out)
     }
 
@@ -89,7 +102,7 @@ impl Printer {
         Ok(())
     }
 
-    fn push_object(&mut self, values: &Values) {
+    fn push_object(&mut self, values: &Values) -> Result {
         let columns = self.selected.iter().map(|&at| (&self.names[at], &values.columns[at]));
         let present = columns.filter_map(|(name, value)| Some((name, value.as_ref()?)));
         let more = values.more.iter().filter(|_| self.with_more).map(|(name, value)| (name, value));
@@ -102,10 +115,17 @@ impl Printer {
             self.line.push(b':');
             match std::str::from_utf8(value) {
                 Ok(text) => push_json(text, &mut self.line),
-                Err(_) => push_json(&escape(value), &mut self.line),
+                Err(_) => {
+                    return error(format!(
+                        "\"{name}\" has {}, which is not UTF-8, and JSON has no other bytes; \
+                         --format csv prints them",
+                        escape(value.get(..40).unwrap_or(value))
+                    ));
+                }
             }
         }
         self.line.push(b'}');
+        Ok(())
     }
 
     fn end(&mut self, out: &mut impl Write) -> Result {

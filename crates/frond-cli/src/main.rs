@@ -11,10 +11,13 @@ mod columns;
 mod common;
 mod dump;
 mod escape;
+mod export;
 mod fail;
 mod generate;
 mod get;
+mod index;
 mod inspect;
+mod interrupt;
 mod lines;
 mod load;
 mod log;
@@ -54,9 +57,10 @@ enum Command {
     Scan(scan::Args),
     Put(change::PutArgs),
     Delete(change::DeleteArgs),
+    Index(index::Args),
     Drop(change::DropArgs),
     Trees(trees::Args),
-    Export(scan::ExportArgs),
+    Export(export::Args),
     Dump(dump::Args),
     Stats(stats::Args),
     Check(check::Args),
@@ -83,9 +87,10 @@ fn main() -> ExitCode {
         Command::Scan(args) => scan::run(args),
         Command::Put(args) => change::put(args),
         Command::Delete(args) => change::delete(args),
+        Command::Index(args) => index::run(args),
         Command::Drop(args) => change::drop(args),
         Command::Trees(args) => trees::run(args),
-        Command::Export(args) => scan::export(args),
+        Command::Export(args) => export::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Check(args) => check::run(args),
@@ -111,7 +116,12 @@ fn usage(error: &clap::Error) -> fail::Fail {
     let message = message.split("\n\nFor more information").next().unwrap_or(message);
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let message = message.replace("\n\n  tip: ", "; tip: ");
-    fail::Fail::Error(format!("{message} (see `frond help`)"))
+    let first = std::env::args().nth(1).unwrap_or_default();
+    let help = match Frond::command().find_subcommand(first) {
+        Some(command) => format!("frond help {}", command.get_name()),
+        None => "frond help".to_owned(),
+    };
+    fail::Fail::Error(format!("{message} (see `{help}`)"))
 }
 
 #[cfg(test)]

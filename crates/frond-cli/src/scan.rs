@@ -1,17 +1,12 @@
-//! `frond scan` and `frond export`: entries of a tree in order.
+//! `frond scan`: entries of a tree in order.
 
-use std::{
-    fs::File,
-    io::{BufWriter, Write},
-    ops::Bound,
-    path::{Path, PathBuf},
-};
+use std::{io::Write, ops::Bound};
 
 use frond::{Cursor, Tree};
 
 use crate::{
-    common::{Moment, MomentArgs, StoreArgs, output, say},
-    fail::{Fail, Result, error},
+    common::{Moment, MomentArgs, StoreArgs, output, parse_count, say},
+    fail::{Result, error},
     lines::{Format, Printer},
     rows::index_name,
     show::Form,
@@ -20,7 +15,8 @@ use crate::{
 /// Print entries in key order
 ///
 /// One line per entry. A bound is a key, or its first columns, separated by commas; \, is a comma
-/// within a column, and \xNN a byte.
+/// within a column, \xNN a byte, and \N null. With a comma at its end, --prefix finds exactly that
+/// value; a number needs it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -44,7 +40,7 @@ pub struct Args {
     /// Stop before this key
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     to: Option<String>,
-    /// Print only keys that start with this
+    /// Print only keys that start with this; a time is that year, month, day, hour, …
     #[arg(long, value_name = "KEY", allow_hyphen_values = true,
         conflicts_with_all = ["from", "to"])]
     prefix: Option<String>,
@@ -52,7 +48,8 @@ pub struct Args {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
     /// Maximum number of entries
-    #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true,
+        allow_negative_numbers = true, value_parser = parse_count)]
     limit: u64,
     /// Scan from the last key to the first
     #[arg(long)]
@@ -66,29 +63,6 @@ pub struct Args {
     /// Print the names of the columns first
     #[arg(long)]
     header: bool,
-}
-
-/// Write all rows of a tree to a file that `load` reads
-///
-/// CSV starts with the names of the columns. Null is an empty field, and empty text is "": load it
-/// with --null ''. In JSON, bytes that are not UTF-8 are escaped.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  frond export shop.db orders orders.csv
-  frond export shop.db orders --format json | gzip > orders.jsonl.gz")]
-pub struct ExportArgs {
-    #[command(flatten)]
-    store: StoreArgs,
-    #[command(flatten)]
-    moment: MomentArgs,
-    /// Name of the tree
-    tree: String,
-    /// File to create (default: standard output)
-    file: Option<PathBuf>,
-    /// Format of the file (default: by its name, otherwise csv)
-    #[arg(long, value_enum)]
-    format: Option<Format>,
 }
 
 /// Runs `frond scan`.
@@ -156,44 +130,13 @@ fn index(moment: &Moment, tree: &str, form: &Form, column: &str) -> Result<Tree>
 /// The range of keys that the call selects.
 fn bounds(args: &Args, form: &Form) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
     if let Some(prefix) = &args.prefix {
-        return Ok(frond::prefix(form.bound(prefix, true)?));
+        return form.prefix(prefix);
     }
-    let bound = |text: &Option<String>| text.as_ref().map(|text| form.bound(text, false));
+    let bound = |text: &Option<String>| text.as_ref().map(|text| form.bound(text));
     let (from, to) = (bound(&args.from).transpose()?.unwrap_or_default(), bound(&args.to));
     let to = to.transpose()?;
     match to.as_ref().is_some_and(|to| *to <= from) {
         true => error("--to is not after --from"),
         false => Ok((Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded))),
-    }
-}
-
-/// Runs `frond export`.
-pub fn export(args: ExportArgs) -> Result {
-    let db = args.store.open()?;
-    let moment = args.moment.of(&db)?;
-    let tree = moment.tree(&args.tree)?;
-    let extension = args.file.as_deref().and_then(Path::extension).and_then(|it| it.to_str());
-    let format = args.format.unwrap_or(match extension {
-        Some("json" | "jsonl" | "ndjson") => Format::Json,
-        Some("txt" | "tsv") => Format::Text,
-        _ => Format::Csv,
-    });
-    let mut printer = Printer::new(&args.tree, Form::of(&db, &tree), format, &[])?;
-    let cannot = |path: &Path| {
-        let path = path.display().to_string();
-        move |why| Fail::Error(format!("cannot write {path}: {why}"))
-    };
-    let mut out: Box<dyn Write> = match &args.file {
-        None => Box::new(output()),
-        Some(path) => Box::new(BufWriter::new(File::create_new(path).map_err(cannot(path))?)),
-    };
-    printer.header(&mut out)?;
-    let mut cursor = moment.scan(&tree, ..)?;
-    while let Some((key, value)) = cursor.next()? {
-        printer.entry(key, value, &mut out)?;
-    }
-    match &args.file {
-        None => Ok(out.flush()?),
-        Some(path) => out.flush().map_err(cannot(path)),
     }
 }

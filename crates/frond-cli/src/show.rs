@@ -1,15 +1,18 @@
 //! The meaning of a tree's entries: rows of loaded trees and their indexes have columns, all others
 //! are a key and a value.
 
-use std::io::Write;
+use std::{io::Write, ops::Bound};
 
 use frond::{Db, Tree};
 
 use crate::{
-    escape::{escape, unescape},
+    escape::{escape, unescape, unescape_or_null},
     fail::{Fail, Result, error},
-    rows::{Header, IndexHeader, Values},
+    rows::{Header, IndexHeader, KeyColumn, Values, no_prefix},
 };
+
+/// The byte before a value in an index key; that of null is less.
+const PRESENT: u8 = 1;
 
 /// The meaning of a tree's entries.
 pub enum Form {
@@ -86,8 +89,7 @@ impl Form {
             Form::Plain => 1,
         };
         if words.len() == wanted {
-            let words = words.iter().map(|word| unescape(word)).collect::<Result<Vec<_>, _>>();
-            return self.start(&words.map_err(Fail::Error)?, false);
+            return self.start(words).map_err(Fail::Error);
         }
         error(match self {
             Form::Rows(header) if !header.key.is_empty() => header.key_is(words.len()),
@@ -97,35 +99,79 @@ impl Form {
     }
 
     /// The first bytes of the keys that a bound means: values of the first columns, separated by
-    /// commas. With `is_prefix`, the last value is the beginning of a text.
-    pub fn bound(&self, text: &str, is_prefix: bool) -> Result<Vec<u8>> {
-        let words = match self {
-            Form::Plain => unescape(text).map(|key| vec![key]),
-            _ => split(text),
-        };
-        self.start(&words.map_err(Fail::Error)?, is_prefix)
+    /// commas. Nothing after the last comma is no bound.
+    pub fn bound(&self, text: &str) -> Result<Vec<u8>> {
+        let mut words = self.split(text);
+        if words.len() > 1 && words.last().is_some_and(String::is_empty) {
+            words.pop();
+        }
+        self.start(&words).map_err(Fail::Error)
     }
 
-    fn start(&self, words: &[Vec<u8>], is_prefix: bool) -> Result<Vec<u8>> {
-        let key = match self {
-            Form::Rows(header) => header.key_of(words, is_prefix),
-            Form::Index(index, header) => match words.split_first() {
-                None => Ok(Vec::new()),
-                Some((value, [])) if is_prefix => {
-                    let mut key = vec![1];
-                    index.column.write_prefix(value, &mut key).map(|()| key)
-                }
-                Some((value, rest)) => {
-                    let mut key = vec![1];
-                    index.column.write(value, &mut key).and_then(|()| {
-                        key.extend(header.key_of(rest, is_prefix)?);
-                        Ok(key)
-                    })
-                }
-            },
-            Form::Plain => Ok(words.concat()),
+    /// The range of the keys that start with a text: values of the first columns, separated by
+    /// commas, of which the last is the beginning of a value.
+    pub fn prefix(&self, text: &str) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+        let words = self.split(text);
+        let (last, before) = words.split_last().expect("a text has one part or more");
+        let is_whole = last == "\\N" || (last.is_empty() && !before.is_empty());
+        if is_whole || matches!(self, Form::Plain) {
+            return Ok(frond::prefix(self.bound(text)?));
+        }
+        let range = || {
+            let mut first = self.start(before)?;
+            let column = self.key_column(before.len())?;
+            if before.is_empty() && matches!(self, Form::Index(..)) {
+                first.push(PRESENT);
+            }
+            let mut end = first.clone();
+            column.write_prefix(&unescape(last)?, &mut first, &mut end)?;
+            Ok((Bound::Included(first), frond::prefix(end).1))
         };
-        key.map_err(Fail::Error)
+        range().map_err(Fail::Error)
+    }
+
+    /// The column of this part of a key.
+    ///
+    /// # Errors
+    /// The part is the number of a row, or there is none.
+    fn key_column(&self, part: usize) -> Result<&KeyColumn, String> {
+        let (part, header) = match self {
+            Form::Index(index, _) if part == 0 => return Ok(&index.column),
+            Form::Index(_, header) => (part - 1, header),
+            Form::Rows(header) => (part, header),
+            Form::Plain => return Err("the key of this tree has no columns".to_owned()),
+        };
+        header.key.get(part).ok_or_else(|| match header.key.is_empty() {
+            true => no_prefix("row"),
+            false => header.key_is(part + 1),
+        })
+    }
+
+    /// The parts of a bound.
+    fn split(&self, text: &str) -> Vec<String> {
+        match self {
+            Form::Plain => vec![text.to_owned()],
+            _ => split(text),
+        }
+    }
+
+    /// The key of these words, one for each of the first columns; `\N` is null.
+    fn start(&self, words: &[String]) -> Result<Vec<u8>, String> {
+        if let Form::Plain = self {
+            return unescape(&words.concat());
+        }
+        let values = words.iter().map(|word| unescape_or_null(word));
+        let values = values.collect::<Result<Vec<_>, _>>()?;
+        match (self, values.split_first()) {
+            (Form::Index(index, header), Some((value, rest))) => {
+                let mut key = Vec::new();
+                index.column.write_optional(value.as_deref(), &mut key)?;
+                key.extend(header.key_of(rest)?);
+                Ok(key)
+            }
+            (Form::Rows(header), _) => header.key_of(&values),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// The key of the row that an index entry refers to.
@@ -177,9 +223,8 @@ impl Form {
     }
 }
 
-/// Splits the values of a bound at commas. `\,` is a comma within a value; other escapes are those
-/// of [`unescape`].
-fn split(text: &str) -> Result<Vec<Vec<u8>>, String> {
+/// Splits the values of a bound at commas; they stay escaped, except that `\,` is a comma.
+fn split(text: &str) -> Vec<String> {
     let (mut words, mut word) = (Vec::new(), String::new());
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
@@ -194,7 +239,7 @@ fn split(text: &str) -> Result<Vec<Vec<u8>>, String> {
         }
     }
     words.push(word);
-    words.iter().map(|word| unescape(word)).collect()
+    words
 }
 
 /// A value that may have several lines, each escaped by itself.
@@ -208,10 +253,10 @@ mod tests {
 
     #[test]
     fn bounds_are_split_at_commas() {
-        let split = |text| split(text).map(|words| words.join(&b'|'));
-        assert_eq!(split("DE,K\\xf6ln\\, am Rhein"), Ok(b"DE|K\xf6ln, am Rhein".to_vec()));
-        assert_eq!(split("DE,"), Ok(b"DE|".to_vec()));
-        assert_eq!(split("a\\\\,b"), Ok(b"a\\|b".to_vec()));
-        assert!(split("a\\").is_err() && split("\\q").is_err());
+        let split = |text| split(text).join("|");
+        assert_eq!(split("DE,K\\xf6ln\\, am Rhein"), "DE|K\\xf6ln, am Rhein");
+        assert_eq!(split("DE,"), "DE|");
+        assert_eq!(split("a\\\\,b"), "a\\\\|b");
+        assert_eq!(split("a\\"), "a\\");
     }
 }

@@ -9,7 +9,7 @@ use common::Place;
 #[test]
 fn a_clean_store_passes_the_check_and_inspect_shows_its_shape() {
     let place = Place::loaded(20_000);
-    assert!(place.ok(&["check", "STORE"]).starts_with("clean: "));
+    assert!(place.ok(&["check", "STORE"]).starts_with("clean: 3 trees (one is the catalog), "));
     let quick = place.ok(&["check", "STORE", "--quick"]);
     assert!(quick.starts_with("the quick check found no damage; it read no rows: "), "{quick}");
     let json: serde_json::Value =
@@ -35,7 +35,8 @@ fn damage_is_exit_code_one() {
     }
     let answer = place.frond(&["check", "STORE"]);
     assert_eq!(answer.code, 1, "{answer:?}");
-    assert!(answer.out.contains("DAMAGED:") && answer.err.contains(" is damaged"), "{answer:?}");
+    assert!(answer.out.contains("DAMAGED:") && answer.err.contains(" is damaged ("), "{answer:?}");
+    assert!(!answer.err.contains("(1 findings)"), "{answer:?}");
 }
 
 #[test]

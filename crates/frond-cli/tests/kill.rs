@@ -114,3 +114,26 @@ fn an_interrupted_load_commits_its_batch_and_says_how_to_continue() {
         assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "6\n");
     }
 }
+
+/// An export that is interrupted leaves no file, and one that ends leaves a complete one.
+#[test]
+fn an_interrupted_export_leaves_no_file() {
+    let place = Place::loaded(20_000);
+    let (out, unfinished) = (place.path("out.csv"), place.path("out.csv.unfinished"));
+    let mut export = Command::new(assert_cmd::cargo::cargo_bin("frond"))
+        .args(["export", &place.store(), "t", &out.display().to_string()])
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    while !unfinished.exists() && export.try_wait().expect("a child").is_none() {
+        std::thread::yield_now();
+    }
+    let _ = Command::new("kill").args(["-INT", &export.id().to_string()]).status();
+    let code = export.wait().expect("a child").code();
+    assert!(!unfinished.exists());
+    match code {
+        Some(130) => assert!(!out.exists()),
+        Some(0) => assert_eq!(std::fs::read_to_string(&out).expect("text").lines().count(), 20_001),
+        other => panic!("exit code {other:?}"),
+    }
+}

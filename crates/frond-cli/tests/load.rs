@@ -286,11 +286,165 @@ fn later_loads_must_use_the_columns_of_the_first() {
     );
     assert_eq!(
         place.fails(2, &["load", "STORE", "t", &file, "--key", "v"]),
-        "tree \"t\" exists with other key: id"
+        format!(
+            "tree \"t\" exists with other key: id, not v; leave out --key to add rows to it, or \
+             drop it: `frond drop {} t`",
+            place.store()
+        )
     );
     let reordered = place.write("r.csv", "v,id\nb,2\n");
     place.ok(&["load", "STORE", "t", &reordered]);
     assert_eq!(lines(&place.ok(&["scan", "STORE", "t"])), ["1\ta", "2\tb"]);
+}
+
+/// A load that fails with its first rows leaves no tree behind; rows that were deleted leave no
+/// definition.
+#[test]
+fn a_tree_without_rows_can_be_defined_again() {
+    let place = Place::new();
+    let file = place.write("t.csv", "id,v\n1,7\n2,x\n");
+    let load = |key: &str, index: &str| {
+        place.frond(&["load", "STORE", "t", &file, "--key", key, "--index", index])
+    };
+    let failed = load("id:int", "v:int");
+    assert!(failed.err.contains("nothing was loaded"), "{failed:?}");
+    assert_eq!(place.ok(&["dump", "STORE"]), "");
+    assert_eq!(load("id:int", "v").code, 0);
+    let refused = load("id:int", "v:desc");
+    assert!(refused.err.contains("indexes: v, not v:desc; leave out --index"), "{refused:?}");
+    place.ok(&["delete", "STORE", "t", "1"]);
+    place.ok(&["delete", "STORE", "t", "2"]);
+    assert_eq!(load("id", "v:desc").code, 0);
+    assert_eq!(lines(&place.ok(&["scan", "STORE", "t.by_v"])), ["x\t2", "7\t1"]);
+    // Two rows of the first batch have one key.
+    let twice = place.write("twice.csv", "id\n1\n1\n");
+    place.fails(2, &["load", "STORE", "u", &twice, "--key", "id"]);
+    assert!(!place.ok(&["dump", "STORE"]).contains("\tu\t"));
+}
+
+/// Export, load and export again give the same file, whatever bytes the values have.
+#[test]
+fn an_exported_file_is_loaded_as_it_was() {
+    let place = Place::new();
+    let bytes = b"id,v,w\n1,\xff,\\xff\n2,\"a\"\"b\nc\",\n3, x ,\"\"\n4,\\,\x01\\x\n";
+    let file = place.write("t.csv", bytes);
+    place.ok(&["load", "STORE", "t", &file, "--key", "id:int", "--null", ""]);
+    for (name, null) in [("out.csv", &["--null", ""][..]), ("out.tsv", &[])] {
+        let out = place.path(name).display().to_string();
+        place.ok(&["export", "STORE", "t", &out]);
+        let load = ["load", "STORE", name, &out, "--key", "id:int"];
+        place.ok(&[&load[..], null].concat());
+        assert_eq!(place.ok(&["scan", "STORE", name]), place.ok(&["scan", "STORE", "t"]));
+    }
+    let refused = place.frond(&["export", "STORE", "t", "--format", "json"]);
+    let says = "frond: \"v\" has \\xff, which is not UTF-8, and JSON has no other bytes; --format \
+                csv prints them\n";
+    assert_eq!((refused.code, refused.err.as_str()), (2, says));
+    place.ok(&["delete", "STORE", "t", "1"]);
+    let out = place.path("out.jsonl").display().to_string();
+    place.ok(&["export", "STORE", "t", &out]);
+    place.ok(&["load", "STORE", "json", &out, "--key", "id:int"]);
+    let scan = |tree| place.ok(&["scan", "STORE", tree, "--format", "json"]);
+    assert_eq!(scan("json"), scan("t"));
+}
+
+/// Rows without a key are numbered again; their numbers are no column.
+#[test]
+fn exported_rows_without_a_key_are_loaded_with_the_same_columns() {
+    let place = Place::new();
+    let file = place.write("t.csv", "v\nb\na\n");
+    place.ok(&["load", "STORE", "t", &file]);
+    let copy = place.path("copy.csv").display().to_string();
+    place.ok(&["export", "STORE", "t", &copy]);
+    assert_eq!(std::fs::read_to_string(&copy).expect("text"), "v\nb\na\n");
+    place.ok(&["load", "STORE", "u", &copy]);
+    assert_eq!(place.ok(&["scan", "STORE", "u"]), "0\tb\n1\ta\n");
+    let nulls = place.write("nulls.jsonl", "{\"v\":\"\"}\n{\"v\":null}\n");
+    place.ok(&["load", "STORE", "nulls", &nulls]);
+    let refused = place.frond(&["export", "STORE", "nulls"]);
+    assert!(refused.code == 2 && refused.err.contains("use --format json"), "{refused:?}");
+    assert_eq!(place.ok(&["export", "STORE", "nulls", "--format", "json"]), "{\"v\":\"\"}\n{}\n");
+}
+
+#[test]
+fn an_export_that_fails_leaves_no_file() {
+    let place = Place::new();
+    let file = place.write("t.csv", b"id,v\n1,a\n2,\xff\n");
+    place.ok(&["load", "STORE", "t", &file, "--key", "id"]);
+    let out = place.path("out.json").display().to_string();
+    let files = || std::fs::read_dir(place.path("")).expect("a directory").count();
+    let before = files();
+    place.fails(2, &["export", "STORE", "t", &out]);
+    assert_eq!(files(), before);
+    place.write("out.json", "mine");
+    let taken = place.fails(2, &["export", "STORE", "t", &out]);
+    assert!(taken.ends_with("out.json exists; --overwrite replaces it"), "{taken}");
+    place.fails(2, &["export", "STORE", "t", &out, "--overwrite"]);
+    assert_eq!(std::fs::read_to_string(place.path("out.json")).expect("a file"), "mine");
+    place.ok(&["delete", "STORE", "t", "2"]);
+    place.ok(&["export", "STORE", "t", &out, "--overwrite"]);
+    let rows = std::fs::read_to_string(place.path("out.json")).expect("a file");
+    assert_eq!(rows, "{\"id\":\"1\",\"v\":\"a\"}\n");
+    assert_eq!(files(), before + 1);
+    let nowhere = place.fails(2, &["export", "STORE", "t", "/no/such/out.csv"]);
+    assert!(nowhere.ends_with("the directory /no/such does not exist"), "{nowhere}");
+}
+
+#[test]
+fn integers_may_have_zeros_and_a_plus() {
+    let place = Place::new();
+    let file = place.write("t.csv", "id,v:x\n0004,a\n+5,b\n");
+    place.ok(&["load", "STORE", "t", &file, "--key", "id:int"]);
+    assert_eq!(lines(&place.ok(&["scan", "STORE", "t"])), ["4\ta", "5\tb"]);
+    assert!(place.ok(&["get", "STORE", "t", "004"]).contains("v:x: a"));
+    let blank = place.write("blank.csv", "id,v:x\n 6,a\n");
+    let refused = place.fails(2, &["load", "STORE", "t", &blank]);
+    assert!(
+        refused.contains("\" 6\", which is not a 64-bit integer: write it without"),
+        "{refused}"
+    );
+    let large = place.write("large.csv", "id,f\n1,1e400\n");
+    let refused = place.fails(2, &["load", "STORE", "u", &large, "--key", "f:float"]);
+    assert!(refused.contains("is not a 64-bit floating-point number"), "{refused}");
+}
+
+#[test]
+fn stores_are_not_created_among_other_files() {
+    let place = Place::new();
+    let file = place.write("t.csv", "id\n1\n");
+    std::fs::create_dir(place.path("store")).expect("created");
+    place.write("store/Cargo.toml", "");
+    for words in [&["load", "STORE", "t", &file][..], &["put", "STORE", "t", "k", "v", "--create"]]
+    {
+        let refused = place.fails(2, words);
+        assert!(refused.contains("is not a store and has other files: Cargo.toml;"), "{refused}");
+    }
+    assert_eq!(std::fs::read_dir(place.path("store")).expect("a directory").count(), 1);
+    std::fs::remove_file(place.path("store/Cargo.toml")).expect("removed");
+    std::fs::create_dir(place.path("store/lost+found")).expect("created");
+    place.ok(&["load", "STORE", "t", &file]);
+}
+
+#[test]
+fn indexes_are_added_to_loaded_trees() {
+    let place = Place::loaded(3000);
+    assert_eq!(place.ok(&["drop", "STORE", "t.by_v"]), "dropped \"t.by_v\"\n");
+    assert_eq!(
+        place.ok(&["index", "STORE", "t", "v,id:int:desc"]),
+        "3000 rows indexed in \"t.by_v\", \"t.by_id\"\n"
+    );
+    let last = ["scan", "STORE", "t", "--by", "id", "--limit", "1", "--columns", "id"];
+    assert_eq!(place.ok(&last), "2999\n");
+    place.ok(&["put", "STORE", "t", "id=3000", "v=zzz"]);
+    assert_eq!(place.ok(&last), "3000\n");
+    assert_eq!(place.ok(&["scan", "STORE", "t", "--by", "v", "--prefix", "zzz", "--count"]), "1\n");
+    let fresh = Place::loaded(3000);
+    fresh.ok(&["index", "STORE", "t", "id:int:desc"]);
+    fresh.ok(&["put", "STORE", "t", "id=3000", "v=zzz"]);
+    assert_eq!(place.ok(&["dump", "STORE", "t.by_v"]), fresh.ok(&["dump", "STORE", "t.by_v"]));
+    assert!(place.fails(2, &["index", "STORE", "t", "w"]).contains("no column \"w\""));
+    assert!(place.fails(2, &["index", "STORE", "t.by_v", "v"]).contains("was not written by"));
+    place.ok(&["check", "STORE"]);
 }
 
 #[test]

@@ -116,6 +116,54 @@ fn log_prints_commits_and_their_entries() {
     assert!(log.lines().last().is_some_and(|line| line.contains(" records in ")), "{log}");
 }
 
+/// The comma after a value ends it, whatever the type of the next column is.
+#[test]
+fn bounds_and_prefixes_fit_the_types_of_their_columns() {
+    let place = Place::new();
+    let file = place.write(
+        "t.csv",
+        "c,n,t,note\nD,1,2026-01-04T23:59:59Z,a\nDE,2,2026-01-05,b\nDE,3,2026-01-05 23:59:59.9,c\n\
+         DE,10,2026-01-06T00:00:00Z,\n",
+    );
+    let load = ["load", "STORE", "t", &file, "--null", "", "--key", "c,n:int", "--index"];
+    place.ok(&[&load[..], &["t:time,note"]].concat());
+    let numbers = |words: &[&str]| {
+        let found = place.ok(&[&["scan", "STORE", "t", "--columns", "n"], words].concat());
+        found.lines().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(numbers(&["--prefix", "D"]), "1 2 3 10");
+    assert_eq!(numbers(&["--prefix", "D,"]), "1");
+    assert_eq!(numbers(&["--prefix", "DE,10,"]), "10");
+    assert_eq!(numbers(&["--from", "DE,"]), "2 3 10");
+    assert_eq!(numbers(&["--from", "DE,3,"]), "3 10");
+    assert_eq!(numbers(&["--to", "DE,"]), "1");
+    assert_eq!(numbers(&["--by", "t", "--prefix", "2026-01-05"]), "2 3");
+    assert_eq!(numbers(&["--by", "t", "--prefix", "2026-01-05,"]), "2");
+    assert_eq!(numbers(&["--by", "t", "--prefix", "2026-01"]), "1 2 3 10");
+    assert_eq!(numbers(&["--by", "t", "--prefix", "2026-01-05T23:59"]), "3");
+    assert_eq!(numbers(&["--by", "note", "--prefix", "\\N"]), "10");
+    for (bound, says) in [
+        ("DE,1", "\"n\" is a number, and --prefix means nothing"),
+        ("DE,1,2", "the key has 2 columns (c, n:int), and 3 were given"),
+        ("\\N", "\"c\" is a key column, never null"),
+        ("DE,x,", "column \"n\" has \"x\", which is not a 64-bit integer"),
+    ] {
+        let refused = place.fails(2, &["scan", "STORE", "t", "--prefix", bound]);
+        assert!(refused.starts_with(says), "{refused}");
+    }
+    // Greater times first.
+    place.ok(&["drop", "STORE", "t"]);
+    place.ok(&[&load[..], &["t:time:desc"]].concat());
+    assert_eq!(numbers(&["--by", "t", "--prefix", "2026-01-05"]), "3 2");
+    // Null is written as it is printed.
+    place.ok(&["put", "STORE", "t", "c=DE", "n=2", "t=\\N", "note=x"]);
+    assert_eq!(numbers(&["--by", "t", "--prefix", "\\N"]), "2");
+    // Numbered rows.
+    place.ok(&["load", "STORE", "rows", &file]);
+    assert_eq!(place.ok(&["scan", "STORE", "rows", "--prefix", "2,", "--count"]), "1\n");
+    assert!(place.fails(2, &["scan", "STORE", "rows", "--prefix", "2"]).starts_with("\"row\" is"));
+}
+
 #[test]
 fn a_directory_without_a_store_is_reported() {
     let place = Place::new();

@@ -140,7 +140,12 @@ fn put_until_full(tree: &Tree, next: &mut u64) {
     for _ in 0..100_000 {
         match tree.put(&key(*next), &value(*next)) {
             Ok(_) => *next += 1,
-            Err(Error::Full(_)) => return,
+            Err(Error::Full(why)) => {
+                // One sentence, with units.
+                let says = why.starts_with("the commit needs ") && why.contains(" MB are free: ");
+                assert!(says || why.starts_with("no space for "), "{why}");
+                return;
+            }
             Err(other) => panic!("a full disk says: {other}"),
         }
     }

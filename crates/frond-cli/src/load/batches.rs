@@ -94,7 +94,7 @@ impl<'t> Loader<'t> {
     }
 
     fn add_built(&mut self, line: u64) -> Result {
-        let Target { tree, indexes, header } = self.target;
+        let Target { tree, indexes, header, .. } = self.target;
         self.take_back_old_entries()?;
         let built = self.records.built();
         let (key, row) = (built.key(), built.row());
@@ -141,6 +141,9 @@ impl<'t> Loader<'t> {
                 Fail::Error(format!(
                     "line {line}: a row with this key exists (--replace would replace it)"
                 ))
+            }
+            full @ frond::Error::Full(_) => {
+                Fail::Error(format!("{full}; with --bulk, a new tree needs less"))
             }
             other => Fail::from(other),
         })?;

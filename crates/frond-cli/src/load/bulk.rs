@@ -32,7 +32,8 @@ pub fn load(
     for column in &header.indexes {
         let name = index_name(args.tree(), column);
         must_be_left_over(db, &name)?;
-        loads.push(db.bulk_load(&name, index_options(args, &header, column))?);
+        let options = index_options(args.class, args.tree(), &header, column);
+        loads.push(db.bulk_load(&name, options)?);
     }
     let mut tree = db.bulk_load(args.tree(), tree_options(args, &header))?;
     let mut records = Records::new(&header);
@@ -49,7 +50,7 @@ pub fn load(
         }
         rows += 1;
         if rows % 1000 == 0 {
-            if super::interrupt::is_requested() {
+            if crate::interrupt::is_requested() {
                 return Err(Fail::Interrupted("interrupted; nothing was loaded".to_owned()));
             }
             progress(input, rows);

@@ -9,7 +9,7 @@ use std::{
 use frond::{Db, Options, load::BulkLoad};
 
 use crate::{
-    common::{count_of, open, say},
+    common::{count_of, open_or_create, say},
     dump::Described,
     escape::unescape,
     fail::{Fail, Result, error},
@@ -33,7 +33,7 @@ pub fn run(args: &Args, path: &Path) -> Result {
         ));
     }
     let options = Options::new().cache_size(args.store.memory).durability(args.durability);
-    let db = open(&args.store.dir, options)?;
+    let db = open_or_create(&args.store.dir, options)?;
     let loaded = load(&db, &mut *input, cannot);
     let closed = db.close();
     let (trees, entries) = loaded?;

@@ -38,6 +38,9 @@ impl Input {
     /// Opens the file, or standard input, that the command names.
     pub fn open(args: &Args) -> Result<Self> {
         let path = args.file.as_deref().filter(|path| *path != Path::new("-"));
+        if let Some(path) = path {
+            must_be_text(args, path)?;
+        }
         let Some(format) = args.format.or_else(|| path.and_then(Format::of_path)) else {
             return error("--format must name the format of this input: csv, tsv, json or control");
         };
@@ -54,9 +57,6 @@ impl Input {
                 let fail = |error: io::Error| Fail::Error(format!("cannot read {shown}: {error}"));
                 let file = File::open(path).map_err(fail)?;
                 let about = file.metadata().map_err(fail)?;
-                if about.is_dir() {
-                    return error(format!("cannot read {shown}: it is a directory"));
-                }
                 let length = about.is_file().then_some(about.len());
                 (Box::new(BufReader::with_capacity(256 << 10, file)), length)
             }
@@ -136,7 +136,7 @@ impl Input {
         let mut lengths = None;
         for record in &self.held {
             for (_, value) in record.fields().filter(|(name, _)| *name as usize == number) {
-                if integer(value).is_none() {
+                if integer(value).is_none_or(|it| it.to_string().as_bytes() != value) {
                     return false;
                 }
                 let (least, most) = lengths.unwrap_or((value.len(), value.len()));
@@ -150,6 +150,25 @@ impl Input {
     pub fn length(&self) -> Option<u64> {
         Some(self.length? - self.skipped)
     }
+}
+
+/// Refuses directories and compressed files.
+fn must_be_text(args: &Args, path: &Path) -> Result {
+    let shown = path.display();
+    if path.is_dir() {
+        return error(format!("cannot read {shown}: it is a directory"));
+    }
+    let program = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("gz") => "zcat",
+        Some("zst") => "zstdcat",
+        Some("xz") => "xzcat",
+        Some("bz2") => "bzcat",
+        _ => return Ok(()),
+    };
+    let (dir, tree) = (args.store.dir.display(), args.tree());
+    error(format!(
+        "{shown} is compressed: {program} {shown} | frond load {dir} {tree} --format FORMAT"
+    ))
 }
 
 fn malformed(why: ParseError) -> Fail {

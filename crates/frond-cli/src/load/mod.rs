@@ -8,7 +8,6 @@
 //! | `bulk.rs` | `--bulk`: everything at once into new trees |
 //! | `batches.rs` | rows into atomic batches, duplicates, `--replace` |
 //! | `dump.rs` | `--dump`: the trees of a dump |
-//! | `interrupt.rs` | Ctrl-C |
 //! | `ledger.rs` | what has been acknowledged, line by line |
 //! | `verify.rs` | checks that everything is present that the ledger lists |
 //!
@@ -21,7 +20,6 @@ mod batches;
 mod bulk;
 mod dump;
 mod input;
-mod interrupt;
 mod ledger;
 mod records;
 mod target;
@@ -29,22 +27,26 @@ mod verify;
 
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use frond::{Db, Durability, Options, SizeClass};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    common::{StoreArgs, count_of, grouped, open, parse_class, say, size, store_bytes},
+    common::{
+        StoreArgs, count_of, grouped, open_or_create, parse_class, parse_count, say, size,
+        store_bytes,
+    },
     fail::{Fail, Result, error},
+    interrupt,
     parse::Format,
     rows::KeyColumn,
 };
 
 use batches::Loader;
 use input::Input;
-pub use target::Target;
+pub use target::{Target, index_options};
 
 /// Load records from CSV, TSV, JSON lines or Debian control paragraphs
 ///
@@ -87,7 +89,7 @@ pub struct Args {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     null: Option<String>,
     /// Rows per commit
-    #[arg(long, value_name = "ROWS", default_value_t = 1000,
+    #[arg(long, value_name = "ROWS", default_value_t = 1000, allow_negative_numbers = true,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     batch: u64,
     /// Replace rows whose key already exists, instead of stopping there
@@ -97,7 +99,8 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["ack", "replace", "verify", "batch"])]
     bulk: bool,
     /// Number of records to skip at the start
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true,
+        allow_negative_numbers = true, value_parser = parse_count)]
     skip: u64,
     /// When a commit is acknowledged: sync, os, lazy
     #[arg(long, value_name = "LEVEL", default_value = "sync", value_parser = parse_durability)]
@@ -139,6 +142,12 @@ pub fn run(args: Args) -> Result {
     if let Some(path) = &args.dump {
         return dump::run(&args, path);
     }
+    if args.store.dir.is_file() {
+        return error(format!(
+            "\"{}\" is a file, and a store is a directory: frond load DIR TREE FILE",
+            args.store.dir.display()
+        ));
+    }
     if args.file.is_none() && Path::new(args.tree()).is_file() {
         return error(format!("\"{}\" is a file; the name of a tree comes before it", args.tree()));
     }
@@ -153,8 +162,8 @@ pub fn run(args: Args) -> Result {
         target::new_header(&args, &input)?;
     }
     let options = Options::new().cache_size(args.store.memory).durability(args.durability);
-    let db = open(&args.store.dir, options)?;
-    interrupt::catch()?;
+    let db = open_or_create(&args.store.dir, options)?;
+    interrupt::catch("finishing; press Ctrl-C again to stop at once")?;
     let outcome = load(&args, &db, &mut input);
     for range in &db.stats().damaged {
         eprintln!("frond: warning: degraded: {}", crate::stats::line(range));
@@ -167,7 +176,7 @@ pub fn run(args: Args) -> Result {
 }
 
 fn load(args: &Args, db: &Db, input: &mut Input) -> Result<String> {
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     if args.bulk {
         let bar = progress(input);
         let told = |input: &Input, rows| show_progress(&bar, args, input, rows, started.elapsed());
@@ -176,7 +185,25 @@ fn load(args: &Args, db: &Db, input: &mut Input) -> Result<String> {
         return Ok(summary(args, input, args.index.len(), loaded?, started.elapsed()));
     }
     let target = Target::open(db, args, input)?;
-    let mut loader = Loader::new(&target, args)?;
+    let loaded = load_batches(args, db, input, &target, started);
+    let indexes = target.indexes.len();
+    if loaded.is_err()
+        && let Err(why) = target.discard(db)
+    {
+        eprintln!("frond: the empty tree \"{}\" could not be dropped: {why}", args.tree());
+    }
+    Ok(summary(args, input, indexes, loaded?, started.elapsed()))
+}
+
+/// Returns the number of rows that were loaded.
+fn load_batches(
+    args: &Args,
+    db: &Db,
+    input: &mut Input,
+    target: &Target,
+    started: Instant,
+) -> Result<u64> {
+    let mut loader = Loader::new(target, args)?;
     let mut ledger = args.ack.as_deref().map(ledger::Ledger::append_to).transpose()?;
     let bar = progress(input);
     let mut loaded = 0;
@@ -204,7 +231,7 @@ fn load(args: &Args, db: &Db, input: &mut Input) -> Result<String> {
         show_progress(&bar, args, input, loaded, started.elapsed());
     }
     bar.finish_and_clear();
-    Ok(summary(args, input, target.indexes.len(), loaded, started.elapsed()))
+    Ok(loaded)
 }
 
 fn summary(args: &Args, input: &Input, indexes: usize, loaded: u64, time: Duration) -> String {

@@ -2,8 +2,9 @@
 //!
 //! Invariant: the tree is created after its indexes, so that a tree with a header has them all. An
 //! interrupted creation leaves an index without its tree; the index is empty, and created again.
+//! An empty tree that is to be defined otherwise is dropped, and created again, too.
 
-use frond::{Batch, Db, Tree, TreeOptions};
+use frond::{Batch, Db, SizeClass, Tree, TreeOptions};
 
 use crate::{
     fail::{Fail, Result, error},
@@ -17,15 +18,31 @@ pub struct Target {
     pub tree: Tree,
     pub indexes: Vec<Tree>,
     pub header: Header,
+    /// True if this call created the tree.
+    pub is_new: bool,
 }
 
 impl Target {
     /// Finds the tree, or creates it with the columns that the input has.
     pub fn open(db: &Db, args: &Args, input: &Input) -> Result<Self> {
         match db.open_tree(args.tree()) {
-            Ok(tree) => Self::found(db, tree, args),
+            Ok(tree) => match Self::found(db, tree.clone(), args) {
+                Err(_) if Header::of(&tree).is_some() && is_empty(&tree)? => {
+                    drop_with_indexes(db, &tree)?;
+                    Self::create(db, args, input)
+                }
+                found => found,
+            },
             Err(frond::Error::NoSuchTree(_)) => Self::create(db, args, input),
             Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Drops the tree if this call created it and it has no rows.
+    pub fn discard(self, db: &Db) -> frond::Result<()> {
+        match self.is_new && is_empty(&self.tree)? {
+            true => drop_with_indexes(db, &self.tree),
+            false => Ok(()),
         }
     }
 
@@ -35,17 +52,19 @@ impl Target {
     }
 
     fn found(db: &Db, tree: Tree, args: &Args) -> Result<Self> {
-        let Some(header) = Header::from_attributes(&tree.info().options.attributes) else {
-            return error(format!("tree \"{}\" exists and was not written by `load`", args.tree()));
+        let (name, dir) = (args.tree(), args.store.dir.display());
+        let Some(header) = Header::of(&tree) else {
+            return error(format!("tree \"{name}\" exists and was not written by `load`"));
         };
-        for (what, asked, has) in
-            [("key", &args.key, &header.key), ("indexes", &args.index, &header.indexes)]
-        {
+        for (what, option, asked, has, ways) in [
+            ("key", "--key", &args.key, &header.key, ""),
+            ("indexes", "--index", &args.index, &header.indexes, " (`frond index` adds indexes)"),
+        ] {
             if !asked.is_empty() && asked != has {
+                let (has, asked) = (list(has), list(asked));
                 return error(format!(
-                    "tree \"{}\" exists with other {what}: {}",
-                    args.tree(),
-                    list(has)
+                    "tree \"{name}\" exists with other {what}: {has}, not {asked}; leave out \
+                     {option} to add rows to it{ways}, or drop it: `frond drop {dir} {name}`"
                 ));
             }
         }
@@ -57,7 +76,7 @@ impl Target {
         let name = tree.name();
         let indexes = header.indexes.iter().map(|column| db.open_tree(&index_name(&name, column)));
         let indexes = indexes.collect::<frond::Result<_>>()?;
-        Ok(Self { tree, indexes, header })
+        Ok(Self { tree, indexes, header, is_new: false })
     }
 
     /// Adds to a batch that the index entries of the row (`key`, `row`) are deleted.
@@ -76,11 +95,28 @@ impl Target {
         for column in &header.indexes {
             let name = index_name(args.tree(), column);
             must_be_left_over(db, &name)?;
-            indexes.push(db.create_tree(&name, index_options(args, &header, column))?);
+            indexes.push(
+                db.create_tree(&name, index_options(args.class, args.tree(), &header, column))?,
+            );
         }
         let tree = db.create_tree(args.tree(), tree_options(args, &header))?;
-        Ok(Self { tree, indexes, header })
+        Ok(Self { tree, indexes, header, is_new: true })
     }
+}
+
+fn is_empty(tree: &Tree) -> frond::Result<bool> {
+    Ok(tree.scan(..)?.next()?.is_none())
+}
+
+/// Drops a tree that `load` wrote, and its indexes.
+fn drop_with_indexes(db: &Db, tree: &Tree) -> frond::Result<()> {
+    let (name, mut change) = (tree.name(), db.change_trees());
+    change.drop_tree(name.as_str());
+    for column in Header::of(tree).into_iter().flat_map(|header| header.indexes) {
+        change.drop_tree(index_name(&name, &column).as_str());
+    }
+    change.commit()?;
+    Ok(())
 }
 
 /// Makes way for an index: a tree with its name is either left over from an interrupted creation,
@@ -89,7 +125,7 @@ pub fn must_be_left_over(db: &Db, name: &str) -> Result {
     match db.open_tree(name) {
         Err(frond::Error::NoSuchTree(_)) => Ok(()),
         Err(other) => Err(other.into()),
-        Ok(left) if left.scan(..)?.next()?.is_none() => Ok(db.drop_tree(name)?),
+        Ok(left) if is_empty(&left)? => Ok(db.drop_tree(name)?),
         Ok(_) => error(format!("tree \"{name}\" exists and is not empty")),
     }
 }
@@ -105,12 +141,16 @@ pub fn tree_options(args: &Args, header: &Header) -> TreeOptions {
         .value_layout(header.row_layout())
 }
 
-/// The options of its index on a column.
-pub fn index_options(args: &Args, header: &Header, column: &KeyColumn) -> TreeOptions {
-    let about =
-        IndexHeader { frond_index: VERSION, of: args.tree().to_owned(), column: column.clone() };
+/// The options of the index of tree `of` on a column.
+pub fn index_options(
+    class: SizeClass,
+    of: &str,
+    header: &Header,
+    column: &KeyColumn,
+) -> TreeOptions {
+    let about = IndexHeader { frond_index: VERSION, of: of.to_owned(), column: column.clone() };
     TreeOptions::new()
-        .size_class(args.class)
+        .size_class(class)
         .attributes(serde_json::to_vec(&about).expect("a header has a JSON form"))
         .key_layout(header.index_layout(column))
 }

@@ -3,7 +3,7 @@
 //! CSV: a field that starts with a double quote ends with one, may contain commas, line ends and
 //! doubled quotes, and nothing may be between its end and the next comma. A quote within a field
 //! that does not start with one is an ordinary character. TSV has no quotes: \t \n \r \0 \\ are the
-//! usual escapes, \N alone is null, and a backslash before anything else is itself.
+//! usual escapes, \xNN is a byte, \N alone is null, and a backslash before anything else is itself.
 //!
 //! Invariants
 //! 1. Every record has as many fields as there are names; empty lines are skipped.
@@ -176,6 +176,11 @@ fn unescape(mut field: &[u8], out: &mut Vec<u8>) {
             Some(b'r') => b'\r',
             Some(b'0') => 0,
             Some(b'\\') => b'\\',
+            Some(b'x') if hex(escape.get(2..4)).is_some() => {
+                out.extend(hex(escape.get(2..4)));
+                field = escape.get(4..).unwrap_or_default();
+                continue;
+            }
             _ => {
                 out.push(b'\\');
                 field = escape.get(1..).unwrap_or_default();
@@ -186,6 +191,12 @@ fn unescape(mut field: &[u8], out: &mut Vec<u8>) {
         field = escape.get(2..).unwrap_or_default();
     }
     out.extend_from_slice(field);
+}
+
+/// The byte of two hexadecimal digits.
+fn hex(digits: Option<&[u8]>) -> Option<u8> {
+    let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 impl Source for Delimited {

@@ -40,8 +40,10 @@ impl Source for JsonLines {
         }
         let line = self.lines.count();
         record.begin(line);
-        let object: Object<'_> = serde_json::from_slice(&self.line)
-            .map_err(|error| wrong(line, format!("no JSON object: {}", without_line(&error))))?;
+        let object: Object<'_> = serde_json::from_slice(&self.line).map_err(|error| {
+            let why = without_line(&error);
+            wrong(line, format!("no JSON object: {why}; each line is one, like {{\"id\": 1}}"))
+        })?;
         for (name, value) in object.0 {
             let name = self.columns.number(&name, line)?;
             if record.has(name) {

@@ -76,15 +76,33 @@ impl KeyColumn {
         Ok(())
     }
 
-    /// Appends the first bytes of all keys whose value starts with this text. Values of other types
-    /// have no such prefix: they must be complete.
+    /// Appends to `first` and `last` the parts between which all values are that start with `text`:
+    /// those of a text, or the times of a year, month, day, hour, minute or second.
     ///
     /// # Errors
-    /// The value is not of the column's type.
-    pub fn write_prefix(&self, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-        self.write(value, out)?;
-        if self.kind == ColumnKind::Text {
-            out.truncate(out.len() - TEXT_END);
+    /// No text is the start of a number; or `text` is none of a time.
+    pub fn write_prefix(
+        &self,
+        text: &[u8],
+        first: &mut Vec<u8>,
+        last: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        match self.kind {
+            ColumnKind::Text => {
+                for end in [first, last] {
+                    self.write_part(text, end);
+                    end.truncate(end.len() - TEXT_END);
+                }
+            }
+            ColumnKind::Int | ColumnKind::Float => return Err(no_prefix(&self.name)),
+            ColumnKind::Time => {
+                let (from, to) = self.typed(period(text), text)?;
+                self.write_part(from, first);
+                self.write_part(to, last);
+                if self.desc {
+                    std::mem::swap(first, last);
+                }
+            }
         }
         Ok(())
     }
@@ -138,8 +156,11 @@ impl KeyColumn {
     fn typed<T>(&self, parsed: Option<T>, value: &[u8]) -> Result<T, String> {
         let wanted = match self.kind {
             ColumnKind::Text => "text",
+            ColumnKind::Int if integer(value.trim_ascii()).is_some() => {
+                "a 64-bit integer: write it without spaces"
+            }
             ColumnKind::Int => "a 64-bit integer",
-            ColumnKind::Float => "a number",
+            ColumnKind::Float => "a 64-bit floating-point number",
             ColumnKind::Time => "a time like 2026-01-31T23:59:59Z",
         };
         parsed.ok_or_else(|| {
@@ -211,16 +232,24 @@ pub fn list(columns: &[KeyColumn]) -> String {
     }
 }
 
-/// Parses an integer that is written in canonical form: key columns are stored only in the key, and
-/// must be restored exactly.
-pub fn integer(text: &[u8]) -> Option<i64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let number: i64 = text.parse().ok()?;
-    (number.to_string() == text).then_some(number)
+/// Says that no prefix of a number can be searched for.
+pub fn no_prefix(column: &str) -> String {
+    format!(
+        "\"{column}\" is a number, and --prefix means nothing for a part of one: put a comma after \
+         the whole number, or use --from and --to"
+    )
 }
 
+/// Parses an integer; it may have a sign and leading zeros.
+pub fn integer(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Parses a number; one that is too large for a float is none. Infinity is spelled out.
 fn float(text: &[u8]) -> Option<f64> {
-    std::str::from_utf8(text).ok()?.trim().parse().ok()
+    let number: f64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
+    let is_too_large = number.is_infinite() && text.iter().any(u8::is_ascii_digit);
+    (!is_too_large).then_some(number)
 }
 
 /// Microseconds since 1970 of a time; without an offset it is in UTC.
@@ -229,8 +258,32 @@ fn micros(text: &[u8]) -> Option<i64> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Some(time.as_microsecond());
     }
-    let time = text.parse::<jiff::civil::DateTime>().ok()?;
+    in_utc(text.parse().ok()?)
+}
+
+fn in_utc(time: jiff::civil::DateTime) -> Option<i64> {
     Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_microsecond())
+}
+
+/// First and last microsecond of what a text names in UTC: a year, a month, a day, an hour, a
+/// minute, a second; or the moment of a complete time.
+fn period(text: &[u8]) -> Option<(i64, i64)> {
+    use jiff::{Span, civil::DateTime};
+    let text = std::str::from_utf8(text).ok()?.trim();
+    let (start, span) = match text.len() {
+        4 => (format!("{text}-01-01"), Span::new().years(1)),
+        7 => (format!("{text}-01"), Span::new().months(1)),
+        8 | 10 => (text.to_owned(), Span::new().days(1)),
+        13 if text.contains('-') => (text.to_owned(), Span::new().hours(1)),
+        16 => (text.to_owned(), Span::new().minutes(1)),
+        19 => (text.to_owned(), Span::new().seconds(1)),
+        _ => return micros(text.as_bytes()).map(|moment| (moment, moment)),
+    };
+    let Ok(start) = start.parse::<DateTime>() else {
+        return micros(text.as_bytes()).map(|moment| (moment, moment));
+    };
+    let end = start.checked_add(span).ok()?;
+    Some((in_utc(start)?, in_utc(end)? - 1))
 }
 
 fn time(micros: i64) -> Vec<u8> {
@@ -292,10 +345,46 @@ mod tests {
     #[test]
     fn a_value_of_another_type_is_named() {
         let column = KeyColumn::parse("id:int").expect("a column");
-        for bad in ["ten", "1.5", "01", "+1", ""] {
+        for (bad, remedy) in
+            [("ten", ""), ("1.5", ""), ("", ""), ("++1", ""), (" 4", ": write it without spaces")]
+        {
             let error = column.write(bad.as_bytes(), &mut Vec::new()).expect_err("no integer");
-            let says = format!("column \"id\" has \"{bad}\", which is not a 64-bit integer");
+            let says =
+                format!("column \"id\" has \"{bad}\", which is not a 64-bit integer{remedy}");
             assert_eq!(error, says);
+        }
+    }
+
+    #[test]
+    fn numbers_may_have_a_sign_and_zeros_but_not_exceed_their_type() {
+        assert_eq!(sorted("c:int", &["0004", "+5", "-0"]), ["-", "0", "4", "5"]);
+        assert_eq!(float(b"inf"), Some(f64::INFINITY));
+        for too_large in ["1e400", "-1e400"] {
+            assert_eq!(float(too_large.as_bytes()), None);
+        }
+    }
+
+    /// A year, month, day, hour, minute or second is all its times; a complete time is that moment.
+    #[test]
+    fn the_prefix_of_a_time_is_a_period() {
+        let moment = |text: &str| micros(text.as_bytes()).expect("a time");
+        for (text, first, next) in [
+            ("2024", "2024-01-01", "2025-01-01"),
+            ("2024-02", "2024-02-01", "2024-03-01"),
+            ("2024-12-31", "2024-12-31", "2025-01-01"),
+            ("20241231", "2024-12-31", "2025-01-01"),
+            ("2024-12-31 23", "2024-12-31T23:00", "2025-01-01"),
+            ("2024-12-31 23:59", "2024-12-31T23:59", "2025-01-01"),
+            ("2024-12-31T23:59:59", "2024-12-31T23:59:59", "2025-01-01"),
+        ] {
+            assert_eq!(period(text.as_bytes()), Some((moment(first), moment(next) - 1)), "{text}");
+        }
+        let exact = moment("2024-12-31T23:59:59.5Z");
+        assert_eq!(period(b"2024-12-31T23:59:59.5Z"), Some((exact, exact)));
+        let exact = moment("2024-12-31T22:00Z");
+        assert_eq!(period(b"20241231T220000Z"), Some((exact, exact)));
+        for bad in ["", "202", "2024-13", "17000000", "9999"] {
+            assert_eq!(period(bad.as_bytes()), None, "{bad}");
         }
     }
 }

@@ -23,7 +23,8 @@
 //! followed by the key of the row; its value is empty.
 //!
 //! Invariants
-//! 1. A record with valid key columns is restored from key and row field by field.
+//! 1. A record with valid key columns is restored from key and row field by field; integers of the
+//!    key without plus sign and leading zeros.
 //! 2. Rows and keys fit the layouts given here.
 //! 3. Bytes that are no row, or no key, of this header are refused; nothing panics.
 
@@ -35,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 mod column;
 
-pub use column::{ColumnKind, KeyColumn, integer, list};
+pub use column::{ColumnKind, KeyColumn, integer, list, no_prefix};
 
 /// What a loaded tree stores about itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -82,6 +83,11 @@ pub struct Values {
 }
 
 impl Header {
+    /// The header of a tree; `None` if it was not loaded by this command.
+    pub fn of(tree: &frond::Tree) -> Option<Self> {
+        Self::from_attributes(&tree.info().options.attributes)
+    }
+
     /// Parses a tree's attributes; `None` if it was not loaded by this command.
     pub fn from_attributes(attributes: &[u8]) -> Option<Self> {
         let header: Self = serde_json::from_slice(attributes).ok()?;
@@ -214,17 +220,17 @@ impl Header {
         Ok((value, reader.rest()))
     }
 
-    /// The key for values of the key columns, or of the first few of them, as typed by a user. With
-    /// `is_prefix`, all keys whose last given value starts with that text start with the result.
+    /// The key for values of the key columns, or of the first few of them, as typed by a user.
     ///
     /// # Errors
-    /// There are too many values, or one is not of its column's type.
-    pub fn key_of(&self, values: &[Vec<u8>], is_prefix: bool) -> Result<Vec<u8>, String> {
+    /// There are too many values, or one is null or not of its column's type.
+    pub fn key_of(&self, values: &[Option<Vec<u8>>]) -> Result<Vec<u8>, String> {
         let mut key = Vec::new();
         if self.key.is_empty() {
+            let number = |text: &Vec<u8>| integer(text).and_then(|it| u64::try_from(it).ok());
             return match values {
                 [] => Ok(key),
-                [number] => match integer(number).and_then(|number| u64::try_from(number).ok()) {
+                [value] => match value.as_ref().and_then(number) {
                     Some(number) => Ok(tuple::encode(&(number,))),
                     None => Err("rows are numbered: the key is a number".to_owned()),
                 },
@@ -234,10 +240,10 @@ impl Header {
         if values.len() > self.key.len() {
             return Err(self.key_is(values.len()));
         }
-        for (at, (column, value)) in self.key.iter().zip(values).enumerate() {
-            match is_prefix && at + 1 == values.len() {
-                true => column.write_prefix(value, &mut key)?,
-                false => column.write(value, &mut key)?,
+        for (column, value) in self.key.iter().zip(values) {
+            match value {
+                Some(value) => column.write(value, &mut key)?,
+                None => return Err(format!("\"{}\" is a key column, never null", column.name)),
             }
         }
         Ok(key)
@@ -249,7 +255,8 @@ impl Header {
             1 => "1 column".to_owned(),
             more => format!("{more} columns"),
         };
-        format!("the key has {columns} ({}), and {given} were given", list(&self.key))
+        let were = if given == 1 { "was" } else { "were" };
+        format!("the key has {columns} ({}), and {given} {were} given", list(&self.key))
     }
 }
 

@@ -54,7 +54,7 @@ pub struct Finding {
 /// Counts of what a check examined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checked {
-    /// Trees, without those of the older superblock slot.
+    /// Trees, with the catalog and without those of the older superblock slot.
     pub trees: u64,
     /// Node pages.
     pub nodes: u64,
@@ -187,11 +187,13 @@ impl fmt::Display for CheckReport {
             writeln!(f, "{finding}")?;
         }
         if self.more > 0 {
-            writeln!(f, "and {} findings more", self.more)?;
+            writeln!(f, "and {} more", self.more)?;
         }
         f.write_str(if self.is_clean() { "clean:" } else { "DAMAGED:" })?;
         for (index, (name, count)) in self.checked.iter().enumerate() {
-            write!(f, "{} {count} {}", if index > 0 { "," } else { "" }, name.replace('_', " "))?;
+            let (comma, name) = (if index > 0 { "," } else { "" }, name.replace('_', " "));
+            let catalog = if name == "trees" && count > 0 { " (one is the catalog)" } else { "" };
+            write!(f, "{comma} {count} {name}{catalog}")?;
         }
         Ok(())
     }

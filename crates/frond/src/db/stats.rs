@@ -52,7 +52,8 @@ stats! {
     /// Commits that are in trees, as the number of the last one; those after it are only in
     /// memtables and the log.
     seqno_applied,
-    /// Number of the current version of the trees; it rises with each change of them.
+    /// Number of the current version of the trees; it rises with each change of them, and skips
+    /// many numbers each time the store is opened for writing.
     publish,
     /// Memory of the memtable that takes new commits.
     memtable_active_bytes,

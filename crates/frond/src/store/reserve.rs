@@ -366,9 +366,16 @@ impl Store {
             }
         }
         let ReserveStats { target, admitted, backed_free, disk_free } = self.reserve_stats();
+        let size = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
         Err(Error::Full(format!(
-            "{needed} bytes are needed; {backed_free} are free in the store and {disk_free} on the \
-             disk, of which {admitted} are promised and {target} kept in reserve"
+            "the commit needs {}, earlier commits {} and the reserve {}, and {} are free: {} in the \
+             store and {} on the disk",
+            size(needed),
+            size(admitted),
+            size(target),
+            size(backed_free.saturating_add(disk_free)),
+            size(backed_free),
+            size(disk_free)
         )))
     }
 

@@ -104,7 +104,7 @@ impl<'a> KeyReader<'a> {
     }
 }
 
-/// The error for a key that is not of the requested tuple type.
+/// The error for bytes that are not of the requested tuple type. They may be a key or a row.
 pub(super) fn refused(why: &str) -> Error {
-    Error::InvalidArgument(format!("the key does not match the tuple type: {why}"))
+    Error::InvalidArgument(format!("the bytes are not of the tuple type: {why}"))
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the batch in progress is finished; a second one ends the command at once.
+//! Ctrl-C and SIGTERM: the command ends as soon as it can; a second one ends it at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,13 +6,13 @@ use crate::fail::{Fail, INTERRUPTED, Result};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Catches the signals from now on.
-pub fn catch() -> Result {
-    let caught = ctrlc::set_handler(|| {
+/// Catches the signals from now on. The first one prints what the command then does.
+pub fn catch(says: &'static str) -> Result {
+    let caught = ctrlc::set_handler(move || {
         if REQUESTED.swap(true, Ordering::Relaxed) {
             std::process::exit(INTERRUPTED.into());
         }
-        eprintln!("frond: finishing; press Ctrl-C again to stop at once");
+        eprintln!("frond: {says}");
     });
     caught.map_err(|why| Fail::Error(format!("cannot catch signals: {why}")))
 }

@@ -1,0 +1,112 @@
+//! `frond index`: adds indexes to a tree that `load` wrote.
+//!
+//! Invariant: the header of the tree names an index only when it is complete. An interrupted call
+//! may leave the tree of an index that no header names; the next one drops it.
+
+use frond::{Db, Tree, load::BulkLoad};
+
+use crate::{
+    common::{StoreArgs, count_of, open_tree, say},
+    escape::escape,
+    fail::{Fail, Result, error},
+    interrupt,
+    load::index_options,
+    rows::{Header, IndexHeader, KeyColumn, index_name},
+};
+
+/// Add indexes to a tree that `frond load` wrote
+///
+/// Each becomes a tree TREE.by_COLUMN. All rows are read once, and all indexes are added or none.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  frond index shop.db orders country
+  frond index shop.db orders day:time:desc,amount:float")]
+pub struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Name of the tree
+    tree: String,
+    /// Columns to index, as NAME or NAME:TYPE
+    #[arg(value_name = "COLUMNS", value_delimiter = ',', required = true,
+        value_parser = KeyColumn::parse)]
+    columns: Vec<KeyColumn>,
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result {
+    let db = args.store.open_to_write()?;
+    let tree = open_tree(&db, &args.tree)?;
+    let Some(mut header) = Header::of(&tree) else {
+        return error(format!("tree \"{}\" was not written by `load`", args.tree));
+    };
+    must_be_new(&header, &args.columns)?;
+    for column in &args.columns {
+        drop_left_over(&db, &args.tree, &index_name(&args.tree, column))?;
+    }
+    interrupt::catch("stopping")?;
+    let rows = build(&db, &tree, &header, &args.columns)?;
+    header.indexes.extend_from_slice(&args.columns);
+    db.change_trees().set_attributes(args.tree.as_str(), header.to_attributes()).commit()?;
+    db.close()?;
+    let names = args.columns.iter().map(|column| format!("\"{}\"", index_name(&args.tree, column)));
+    let names = names.collect::<Vec<_>>().join(", ");
+    say(&format!("{} indexed in {names}", count_of(rows, "row")))
+}
+
+/// Checks that the columns exist and have no index.
+fn must_be_new(header: &Header, columns: &[KeyColumn]) -> Result {
+    for (at, column) in columns.iter().enumerate() {
+        let name = &column.name;
+        if !header.columns.contains(name) {
+            return error(format!(
+                "no column \"{name}\"; there are: {}",
+                header.columns.join(", ")
+            ));
+        }
+        let before = header.indexes.iter().chain(&columns[..at]);
+        if let Some(other) = before.into_iter().find(|other| other.name == *name) {
+            return error(format!("\"{name}\" has an index already: {other}"));
+        }
+    }
+    Ok(())
+}
+
+/// Drops what an interrupted call left; any other tree of this name is an error.
+fn drop_left_over(db: &Db, of: &str, name: &str) -> Result {
+    let left = match db.open_tree(name) {
+        Err(frond::Error::NoSuchTree(_)) => return Ok(()),
+        left => left?,
+    };
+    match serde_json::from_slice::<IndexHeader>(&left.info().options.attributes) {
+        Ok(about) if about.of == of => Ok(db.drop_tree(name)?),
+        _ => error(format!("tree \"{name}\" exists, and is no index")),
+    }
+}
+
+/// Writes the indexes, and returns the number of rows.
+fn build(db: &Db, tree: &Tree, header: &Header, columns: &[KeyColumn]) -> Result<u64> {
+    let (name, class) = (tree.name(), tree.info().options.size_class);
+    let header = Header { indexes: columns.to_vec(), ..header.clone() };
+    let load = |column| {
+        db.bulk_load(&index_name(&name, column), index_options(class, &name, &header, column))
+    };
+    let mut loads = columns.iter().map(load).collect::<frond::Result<Vec<_>>>()?;
+    let (mut rows, mut cursor) = (0, tree.scan(..)?);
+    while let Some((key, row)) = cursor.next()? {
+        let index_keys = header.index_keys(key, row).map_err(|why| {
+            let words = header.decode_key(key).unwrap_or_else(|_| vec![key.to_vec()]);
+            let words: Vec<String> = words.iter().map(|word| escape(word)).collect();
+            Fail::Error(format!("row {}: {why}; no index was added", words.join(" ")))
+        })?;
+        for (load, index_key) in loads.iter_mut().zip(index_keys) {
+            load.put(index_key, b"")?;
+        }
+        rows += 1;
+        if interrupt::is_requested() {
+            return Err(Fail::Interrupted("interrupted; no index was added".to_owned()));
+        }
+    }
+    BulkLoad::finish_all(loads)?;
+    Ok(rows)
+}
