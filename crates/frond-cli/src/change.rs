@@ -107,7 +107,7 @@ fn row_of(header: &Header, words: &[String]) -> Result<RowBuilder> {
     if header.key.is_empty() {
         return error("the rows of this tree are numbered; `frond load` appends to it");
     }
-    let mut row = RowBuilder::new(header);
+    let (mut row, mut given) = (RowBuilder::new(header), Vec::new());
     for word in words {
         let Some((name, value)) = word.split_once('=') else {
             return error(format!("\"{word}\" is not of the form COLUMN=VALUE"));
@@ -116,6 +116,10 @@ fn row_of(header: &Header, words: &[String]) -> Result<RowBuilder> {
             let columns = header.columns.join(", ");
             return error(format!("no column \"{name}\"; there are: {columns}"));
         };
+        if given.contains(&column) {
+            return error(format!("column \"{name}\" has two values"));
+        }
+        given.push(column);
         if let Some(value) = unescape_or_null(value).map_err(Fail::Error)? {
             row.set(column, &value);
         }

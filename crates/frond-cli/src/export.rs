@@ -14,6 +14,7 @@ use crate::{
     fail::{Fail, Result, error},
     interrupt,
     lines::{Format, Printer},
+    parse::RECORD_BYTES_MAX,
     show::Form,
 };
 
@@ -79,8 +80,18 @@ fn write(args: &Args, out: &mut impl Write) -> Result {
     let mut printer = printer.without_numbers();
     printer.header(out)?;
     let mut cursor = moment.scan(&tree, ..)?;
+    let mut line = Vec::new();
     while let Some((key, value)) = cursor.next()? {
-        printer.entry(key, value, out)?;
+        line.clear();
+        printer.entry(key, value, &mut line)?;
+        if line.len() > RECORD_BYTES_MAX {
+            return error(format!(
+                "a row takes {} MiB, and `frond load` reads rows of up to {} MiB; use `frond dump`",
+                line.len().div_ceil(1 << 20),
+                RECORD_BYTES_MAX >> 20
+            ));
+        }
+        out.write_all(&line)?;
         if interrupt::is_requested() {
             return Err(Fail::Interrupted("interrupted; nothing was exported".to_owned()));
         }

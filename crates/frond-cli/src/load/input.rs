@@ -40,6 +40,9 @@ impl Input {
         let path = args.file.as_deref().filter(|path| *path != Path::new("-"));
         if let Some(path) = path {
             must_be_text(args, path)?;
+            if let Err(why) = std::fs::metadata(path) {
+                return error(format!("cannot read {}: {why}", path.display()));
+            }
         }
         let Some(format) = args.format.or_else(|| path.and_then(Format::of_path)) else {
             return error("--format must name the format of this input: csv, tsv, json or control");

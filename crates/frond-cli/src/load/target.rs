@@ -161,6 +161,9 @@ pub fn index_options(
 /// The command names columns that the input does not have.
 pub fn new_header(args: &Args, input: &Input) -> Result<Header> {
     let columns = input.names().to_vec();
+    if columns.is_empty() {
+        return error("the input has no columns");
+    }
     for (what, asked) in [("--key", &args.key), ("--index", &args.index)] {
         for (at, column) in asked.iter().enumerate() {
             if !columns.contains(&column.name) {

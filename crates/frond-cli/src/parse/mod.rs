@@ -22,6 +22,8 @@ mod tests;
 
 use std::{collections::HashMap, fmt, io::BufRead, path::Path};
 
+pub use lines::RECORD_BYTES_MAX;
+
 /// Most different field names in one input.
 pub const COLUMNS_MAX: usize = 4000;
 /// Longest field name, bytes.
