@@ -7,7 +7,7 @@
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Table definitions".
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     Error, Result, TreeId, bounds,
@@ -15,7 +15,7 @@ use crate::{
     layout::DecodeError,
 };
 
-use super::record::{TABLE_ATTRIBUTES, TreeRecord};
+use super::record::TABLE_ATTRIBUTES;
 
 const MAGIC: &[u8; 12] = TABLE_ATTRIBUTES;
 const VERSION: u8 = 1;
@@ -75,10 +75,25 @@ fn malformed(why: impl Into<String>) -> DecodeError {
 }
 
 impl StoredTable {
-    /// The table whose rows are in a tree; `None` if it is no table, or a clone of one's rows.
-    pub fn of(tree: &TreeRecord) -> Option<Self> {
-        let table = is_table(&tree.attributes).then(|| Self::decode(&tree.attributes));
-        table?.ok().filter(|table| table.rows == tree.id)
+    /// The table that the attributes of the tree of its rows define; `None` if it is no table, or a clone of one's rows.
+    pub fn of(rows: TreeId, attributes: &[u8]) -> Option<Self> {
+        let table = is_table(attributes).then(|| Self::decode(attributes))?;
+        table.ok().filter(|table| table.rows == rows)
+    }
+
+    /// The same table with rows in the tree `rows`, and indexes in trees with other numbers; if
+    /// one has none, the name of the index.
+    pub fn renumbered(
+        mut self,
+        rows: TreeId,
+        numbers: &HashMap<TreeId, TreeId>,
+    ) -> Result<Self, String> {
+        self.leftovers.clear();
+        self.rows = rows;
+        for index in &mut self.indexes {
+            index.tree = *numbers.get(&index.tree).ok_or_else(|| index.name.clone())?;
+        }
+        Ok(self)
     }
 
     pub fn encode(&self) -> Vec<u8> {

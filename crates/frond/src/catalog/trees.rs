@@ -436,7 +436,7 @@ impl State {
     /// Notes which trees belong to a table, if the record is that of its rows. They belong to it
     /// until they are dropped.
     fn show_table(&mut self, record: &TreeRecord) {
-        let Some(table) = StoredTable::of(record) else { return };
+        let Some(table) = StoredTable::of(record.id, &record.attributes) else { return };
         let indexes = table.indexes.iter().map(|index| index.tree);
         for tree in indexes.chain([record.id]) {
             self.tables.insert(tree, record.id);

@@ -36,9 +36,9 @@ pub use batch::Batch;
 pub(crate) use ddl::{CatalogChange, ExclusiveTreeLock, ExclusiveWait};
 pub use ddl::{ChangeStep, SnapshotInfo, TreesChange, TreesChanged, WhichTree};
 pub use feed::{Change, ChangeFeed, ChangedTree, Commit};
+pub use load::{BulkLoad, BulkLoaded, IndexBuild, RowChanged};
 #[cfg(feature = "internals")]
 pub use of_table::bypass_table;
-pub use load::{BulkLoad, BulkLoaded, IndexBuild, RowChanged};
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
 pub use read::{
     Cursor, Projection, RangeEstimate, Reader, RowBuf, RowCount, Rows, Snapshot, TemporaryRows,

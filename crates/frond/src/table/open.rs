@@ -180,7 +180,8 @@ impl Db {
             number += 1;
         }
         let columns = spec.columns.iter().map(|column| column.name.clone()).collect();
-        let stored = StoredTable { rows, next: number, indexes: stored, leftovers: Vec::new(), columns };
+        let stored =
+            StoredTable { rows, next: number, indexes: stored, leftovers: Vec::new(), columns };
         change.set_attributes(rows, stored.encode())?;
         change.commit()?;
         Ok(self.tree_by_id(rows))
@@ -397,7 +398,8 @@ impl Table {
         self.state.rows.name()
     }
 
-    /// The tree of its rows, for reading. If it is written directly, the indexes are not updated.
+    /// The tree of its rows, for reading. It cannot be written directly: the indexes would not be
+    /// updated.
     pub fn rows(&self) -> &Tree {
         &self.rows
     }

@@ -447,7 +447,8 @@ impl Plan<'_> {
             Step::Clone { of, to } => self.clone_tree(of, to),
             Step::SetAttributes { tree, attributes } => {
                 let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
-                self.shared.must_be_of_no_table(found.id, "its attributes say what indexes it has")?;
+                self.shared
+                    .must_be_of_no_table(found.id, "its attributes say what indexes it has")?;
                 must_be_no_mark(attributes)?;
                 if found.attributes == *attributes {
                     return Ok(Made::Before(Some(found.id)));
@@ -538,8 +539,7 @@ impl Plan<'_> {
             return Err(unclear("a change of layout", "the version that it begins with"));
         }
         let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
-        self.shared
-            .must_be_of_no_table(found.id, "its columns change by Table::change_columns")?;
+        self.shared.must_be_of_no_table(found.id, "its columns change by Table::change_columns")?;
         let version = found.value_layout.as_ref().and_then(Layout::version);
         if let (Some(from), Some(version)) = (from, version)
             && from != version
