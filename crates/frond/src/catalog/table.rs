@@ -75,14 +75,15 @@ fn malformed(why: impl Into<String>) -> DecodeError {
 }
 
 impl StoredTable {
-    /// The table that the attributes of the tree of its rows define; `None` if it is no table, or a clone of one's rows.
+    /// The table that the attributes of the tree of its rows define; `None` if there is none, or
+    /// the tree is a clone of a table's rows.
     pub fn of(rows: TreeId, attributes: &[u8]) -> Option<Self> {
         let table = is_table(attributes).then(|| Self::decode(attributes))?;
         table.ok().filter(|table| table.rows == rows)
     }
 
-    /// The same table with rows in the tree `rows`, and indexes in trees with other numbers; if
-    /// one has none, the name of the index.
+    /// The definition of a copy of the table, with its rows in the tree `rows`. `numbers` maps the
+    /// trees of the table to those of the copy; if one is missing, the name of its index.
     pub fn renumbered(
         mut self,
         rows: TreeId,

@@ -47,7 +47,7 @@ fn refuses_writes(db: &Db, tree: &Tree, what: &str) {
     }
     refused(txn.delete_row(&[(tree, b"k")]), what);
     txn.commit().unwrap();
-    refused(db.bulk_load_into(tree), what);
+    refused(db.bulk_load_into(tree), what.split(':').next().unwrap());
 }
 
 /// The error of a change of trees of one step.
@@ -68,14 +68,16 @@ fn trees_of_tables_can_be_read_and_not_written() {
         // Opened before the table, if that is opened at all.
         let early = (round > 0).then(|| db.open_tree("people").unwrap());
         early.iter().for_each(|rows| refuses_writes(&db, rows, "\"people\" is a table"));
-        let table = db.table(spec([mail(), city()]).build_missing(true)).unwrap();
+        let table = match round {
+            0 => db.table(spec([mail(), city()])).unwrap(),
+            _ => db.table(spec([mail(), city(), number()])).unwrap(),
+        };
         if round == 0 {
             put_all(&db, &table, &ROWS);
-            table.build_index(number()).unwrap();
         } else {
             table.drop_index("number").unwrap();
-            table.build_index(number()).unwrap();
         }
+        table.build_index(number()).unwrap();
         for rows in [&db.open_tree("people").unwrap(), table.rows()] {
             assert_eq!(rows.table().as_deref(), Some("people"));
             assert_eq!(rows.get(b"2").unwrap().unwrap(), b",Rome,0");
