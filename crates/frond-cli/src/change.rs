@@ -2,7 +2,7 @@
 //!
 //! Invariant: a row of a loaded tree and its index entries change in one commit.
 
-use frond::{Batch, TreeOptions};
+use frond::{Batch, Tree, TreeOptions};
 
 use crate::{
     common::{StoreArgs, open_or_create, open_tree, say},
@@ -53,7 +53,7 @@ pub struct DeleteArgs {
     key: Vec<String>,
 }
 
-/// Drop a tree and its indexes, or one index
+/// Drop a tree or table with its indexes, or one index of a tree
 ///
 /// Its space becomes free. Named snapshots still show it.
 #[derive(clap::Args)]
@@ -83,6 +83,7 @@ pub fn put(args: PutArgs) -> Result {
         (_, Ok(tree)) => tree,
         _ => open_tree(&db, &args.tree)?,
     };
+    must_be_of_no_table(&tree)?;
     let mut batch = Batch::new();
     match Form::of(&db, &tree) {
         Form::Rows(header) => {
@@ -147,6 +148,7 @@ fn replace_row(target: &Target, row: &RowBuilder, batch: &mut Batch) -> Result {
 pub fn delete(args: DeleteArgs) -> Result {
     let db = args.store.open_to_write()?;
     let tree = open_tree(&db, &args.tree)?;
+    must_be_of_no_table(&tree)?;
     let form = Form::of(&db, &tree);
     let key = form.key(&args.key)?;
     let mut batch = Batch::new();
@@ -168,6 +170,14 @@ pub fn delete(args: DeleteArgs) -> Result {
 pub fn drop(args: DropArgs) -> Result {
     let db = args.store.open_to_write()?;
     let tree = open_tree(&db, &args.tree)?;
+    if tree.table().as_ref() == Some(&args.tree) {
+        let trees = db.trees().len();
+        db.drop_table(&args.tree)?;
+        let indexes = trees - db.trees().len() - 1;
+        db.close()?;
+        return say_dropped(&args.tree, indexes);
+    }
+    must_be_of_no_table(&tree)?;
     let mut change = db.change_trees();
     change.drop_tree(args.tree.as_str());
     let mut indexes = 0;
@@ -186,11 +196,28 @@ pub fn drop(args: DropArgs) -> Result {
     }
     change.commit()?;
     db.close()?;
+    say_dropped(&args.tree, indexes)
+}
+
+fn say_dropped(tree: &str, indexes: usize) -> Result {
     say(&match indexes {
-        0 => format!("dropped \"{}\"", args.tree),
-        1 => format!("dropped \"{}\" and its index", args.tree),
-        more => format!("dropped \"{}\" and its {more} indexes", args.tree),
+        0 => format!("dropped \"{tree}\""),
+        1 => format!("dropped \"{tree}\" and its index"),
+        more => format!("dropped \"{tree}\" and its {more} indexes"),
     })
+}
+
+/// Fails if a tree belongs to a table: what its indexes contain, only a program can tell.
+fn must_be_of_no_table(tree: &Tree) -> Result {
+    match (tree.name(), tree.table()) {
+        (_, None) => Ok(()),
+        (name, Some(table)) if name == table => error(format!(
+            "\"{name}\" is a table: only the program that defines its indexes can change its rows"
+        )),
+        (name, Some(table)) => error(format!(
+            "\"{name}\" is an index of table \"{table}\": only the program that defines it can change it"
+        )),
+    }
 }
 
 fn is_index(name: &str, of: &str) -> String {

@@ -33,10 +33,21 @@ impl StoreArgs {
     }
 }
 
+/// True if there is no directory, or one without a file of a store.
+fn holds_nothing(dir: &Path) -> bool {
+    let is_of_store = |name: &str| name == "store.frond" || name.starts_with("log-");
+    match std::fs::read_dir(dir) {
+        Ok(files) => {
+            !files.flatten().any(|file| file.file_name().to_str().is_some_and(is_of_store))
+        }
+        Err(why) => why.kind() == io::ErrorKind::NotFound,
+    }
+}
+
 /// Opens a store, and prints its warnings on standard error.
 pub fn open(dir: &Path, options: Options) -> Result<Db> {
     let db = Db::open(dir, options).map_err(|error| match error {
-        frond::Error::NotAStore { .. } if !dir.join("store.frond").exists() => {
+        frond::Error::NotAStore { .. } if holds_nothing(dir) => {
             Fail::Error(format!("{error}; `frond load` and `frond put --create` create a store"))
         }
         other => other.into(),

@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use frond::{SizeClass, TreeOptions, layout::Layout};
+use frond::{SizeClass, Tree, TreeOptions, layout::Layout};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -38,6 +38,7 @@ pub struct Args {
 pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
     let moment = args.moment.of(&db)?;
+    let is_whole = args.tree.is_none();
     let names = match args.tree {
         Some(name) => vec![name],
         None => moment.names()?,
@@ -46,7 +47,7 @@ pub fn run(args: Args) -> Result {
     let mut line = String::new();
     for name in names {
         let tree = moment.tree(&name)?;
-        let about = Described::from(&tree.info().options);
+        let about = Described::of(&tree, is_whole);
         let about = serde_json::to_string(&about).expect("options have a JSON form");
         writeln!(out, "\t{}\t{about}", escape(name.as_bytes()))?;
         let mut cursor = moment.scan(&tree, ..)?;
@@ -79,10 +80,17 @@ pub struct Described {
     /// Escaped.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     attributes: String,
+    /// The number of a tree of a table, whose definition names its trees by number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
 }
 
-impl From<&TreeOptions> for Described {
-    fn from(options: &TreeOptions) -> Self {
+impl Described {
+    /// The options of a tree. A tree of a table that is dumped without the others is not described
+    /// as one of a table.
+    fn of(tree: &Tree, is_whole: bool) -> Self {
+        let (options, is_of_table) = (tree.info().options, tree.table().is_some());
+        let is_alone = is_of_table && !is_whole;
         let encoded = |layout: &Option<Layout>| {
             layout.as_ref().map(|layout| {
                 let mut bytes = Vec::new();
@@ -95,12 +103,11 @@ impl From<&TreeOptions> for Described {
             unique: options.unique,
             key_layout: encoded(&options.key_layout),
             value_layout: encoded(&options.value_layout),
-            attributes: escape(&options.attributes),
+            attributes: if is_alone { String::new() } else { escape(&options.attributes) },
+            number: (is_of_table && is_whole).then_some(tree.id().0),
         }
     }
-}
 
-impl Described {
     /// The options that are described.
     ///
     /// # Errors

@@ -71,7 +71,7 @@ pub fn run(args: Args) -> Result {
     let moment = args.moment.of(&db)?;
     let tree = moment.tree(&args.tree)?;
     let form = Form::of(&db, &tree);
-    let by = args.by.as_ref().map(|column| index(&moment, &args.tree, &form, column));
+    let by = args.by.as_ref().map(|column| index(&moment, &tree, &form, column));
     let by = by.transpose()?.map(|index| (Form::of(&db, &index), index));
     let (keys, scanned) = by.as_ref().map_or((&form, &tree), |(form, index)| (form, index));
     let mut cursor = moment.scan(scanned, bounds(&args, keys)?)?;
@@ -112,7 +112,16 @@ pub fn run(args: Args) -> Result {
 }
 
 /// The index of a tree on a column.
-fn index(moment: &Moment, tree: &str, form: &Form, column: &str) -> Result<Tree> {
+fn index(moment: &Moment, tree: &Tree, form: &Form, column: &str) -> Result<Tree> {
+    let name = tree.name();
+    let tree = match tree.table() {
+        None => &*name,
+        Some(_) => {
+            return error(format!(
+                "\"{name}\" is a table, whose indexes only the program that defines them can read"
+            ));
+        }
+    };
     let indexes = match form {
         Form::Rows(header) => header.indexes.as_slice(),
         _ => &[],

@@ -208,7 +208,7 @@ pub mod transaction {
 #[doc(hidden)]
 pub mod internals {
     pub use crate::{
-        db::Tuning,
+        db::{Tuning, bypass_table},
         pipeline::Limits,
         tree::Shape,
         txn::{

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use frond::{Db, Options, load::BulkLoad};
+use frond::{Db, Options, TreeId, load::BulkLoad};
 
 use crate::{
     common::{count_of, open_or_create, say},
@@ -67,7 +67,11 @@ fn load(
             let tree = unescape(second).map(|name| String::from_utf8_lossy(&name).into_owned());
             let options = about.options().map_err(wrong)?;
             let load = db.bulk_load(&tree.map_err(wrong)?, options);
-            loads.push(load.map_err(|why| wrong(why.to_string()))?);
+            let mut load = load.map_err(|why| wrong(why.to_string()))?;
+            if let Some(number) = about.number {
+                load.copied_from(TreeId(number));
+            }
+            loads.push(load);
             continue;
         }
         let Some(load) = loads.last_mut().filter(|_| first == name) else {

@@ -7,6 +7,7 @@ mod counters;
 mod prepared;
 mod queue;
 mod record;
+mod table;
 mod trees;
 
 pub(crate) use prepared::{Pieces, pieces};
@@ -16,4 +17,5 @@ pub use record::{
     PreparedPiece, RECORD_BYTES_MAX, Record, SnapshotRecord, TABLE_ATTRIBUTES, TreeRecord,
     validate_name,
 };
+pub(crate) use table::{StoredIndex, StoredTable, check_columns, is_table};
 pub(crate) use trees::{CATALOG_TREE, Catalog, KeptPlace, TreeEntry};

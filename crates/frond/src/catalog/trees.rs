@@ -21,13 +21,14 @@ use super::{
     counters::{CountedTrees, Counters},
     queue::QueueSlot,
     record::{CounterRecord, SnapshotRecord, TreeRecord},
+    table::StoredTable,
 };
 use crate::{
     Error, Result, Seqno, SizeClass, TreeId,
     message::Kind,
     pipeline::TreeDirectory,
     run::{RowSchema, Work, WorkByTree},
-    sync::{Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, Weak},
+    sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, Weak},
     tree::{SortedRuns, TreeRoot, TreeTraits},
     txn::{EmptyRanges, TreeWriters, WriteSet},
     types::{Counts, Lineage},
@@ -57,6 +58,9 @@ pub(crate) struct TreeEntry {
     pub work: Arc<Work>,
     pub counters: Counters,
     record: Mutex<TreeRecord>,
+    /// The tree of rows of the table to which it belongs; 0 if it belongs to none. Set before any
+    /// handle of the tree can be opened.
+    table: AtomicU32,
     /// The commit that drops it; [`NO_END`] until then.
     end: AtomicU64,
 }
@@ -102,6 +106,8 @@ pub(crate) struct Catalog {
 struct State {
     by_name: BTreeMap<String, Arc<TreeEntry>>,
     by_id: HashMap<TreeId, Arc<TreeEntry>>,
+    /// For each tree that belongs to a table, the tree of the rows.
+    tables: HashMap<TreeId, TreeId>,
     /// Dropped, but still among the roots: memtables older than the drop are still applied.
     leaving: HashMap<TreeId, Arc<TreeEntry>>,
     /// No longer among the roots, but not yet hidden by the thread that drops them.
@@ -145,6 +151,7 @@ impl TreeEntry {
             work,
             counters: Counters::new(record.id, counted.clone()),
             record: Mutex::new(record),
+            table: AtomicU32::new(0),
             end: AtomicU64::new(NO_END),
         })
     }
@@ -172,6 +179,15 @@ impl TreeEntry {
 
     pub fn record(&self) -> TreeRecord {
         self.record.lock().unwrap().clone()
+    }
+
+    /// The tree of rows of the table to which the tree belongs, as that tree or as an index.
+    #[inline]
+    pub fn table(&self) -> Option<TreeId> {
+        match self.table.load(Ordering::Relaxed) {
+            0 => None,
+            rows => Some(TreeId(rows)),
+        }
     }
 
     /// True if these are its attributes.
@@ -391,6 +407,7 @@ impl State {
         if let Some(entry) = self.by_id.get(&record.id).cloned() {
             entry.birth.store(record.birth.0, Ordering::Release);
             let old = std::mem::replace(&mut *entry.record.lock().unwrap(), record.clone());
+            self.show_table(&record);
             if old.value_layout != record.value_layout {
                 // What was learned from rows in their old layout says little about the new one.
                 *entry.schema.write().unwrap() = record.schema(&entry.work);
@@ -406,10 +423,27 @@ impl State {
             return entry;
         }
         let name = record.name.clone();
+        self.show_table(&record);
         let entry = TreeEntry::new(record, work, counted);
+        if let Some(rows) = self.tables.get(&entry.id) {
+            entry.table.store(rows.0, Ordering::Relaxed);
+        }
         self.by_id.insert(entry.id, entry.clone());
         self.by_name.insert(name, entry.clone());
         entry
+    }
+
+    /// Notes which trees belong to a table, if the record is that of its rows. They belong to it
+    /// until they are dropped.
+    fn show_table(&mut self, record: &TreeRecord) {
+        let Some(table) = StoredTable::of(record.id, &record.attributes) else { return };
+        let indexes = table.indexes.iter().map(|index| index.tree);
+        for tree in indexes.chain([record.id]) {
+            self.tables.insert(tree, record.id);
+            if let Some(entry) = self.by_id.get(&tree) {
+                entry.table.store(record.id.0, Ordering::Relaxed);
+            }
+        }
     }
 
     fn hide(&mut self, id: TreeId, dropped: Seqno) {
@@ -441,6 +475,7 @@ impl State {
 
     /// Removes a tree from the lookups.
     fn take(&mut self, id: TreeId, dropped: Seqno) -> Option<Arc<TreeEntry>> {
+        self.tables.remove(&id);
         let entry = self.by_id.remove(&id)?;
         // Already marked, unless the log is being replayed.
         entry.mark_end(dropped);

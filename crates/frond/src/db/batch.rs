@@ -93,8 +93,9 @@ impl Batch {
     /// Sets a value, whether the key exists or not.
     ///
     /// # Errors
-    /// `KeyTooLong`, `ValueTooLong`, or `NoSuchTree` if the tree was dropped; for a value that is
-    /// written at once also those of a commit: `Full`, `ReadOnly`, `Closed`, `Failed`, I/O errors.
+    /// `KeyTooLong`, `ValueTooLong`, `NoSuchTree` if the tree was dropped, or `InvalidArgument` if
+    /// it belongs to a table; for a value that is written at once also those of a commit: `Full`,
+    /// `ReadOnly`, `Closed`, `Failed`, I/O errors.
     pub fn put(
         &mut self,
         tree: &Tree,
@@ -267,6 +268,7 @@ impl Batch {
     /// something else.
     fn join(&mut self, tree: &Tree) -> Result<()> {
         tree.entry.check()?;
+        tree.must_not_bypass_table()?;
         if self.is_empty() {
             self.store = Some(tree.shared.clone()); // also after a change that was refused
         }

@@ -20,6 +20,7 @@ mod feed;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod load;
+mod of_table;
 mod open;
 mod options;
 mod read;
@@ -30,12 +31,14 @@ mod stats;
 mod striped_handle;
 mod tree;
 
-pub(crate) use crate::catalog::TABLE_ATTRIBUTES;
+pub(crate) use crate::catalog::{StoredIndex, StoredTable, check_columns, is_table};
 pub use batch::Batch;
 pub(crate) use ddl::{CatalogChange, ExclusiveTreeLock, ExclusiveWait};
 pub use ddl::{ChangeStep, SnapshotInfo, TreesChange, TreesChanged, WhichTree};
 pub use feed::{Change, ChangeFeed, ChangedTree, Commit};
 pub use load::{BulkLoad, BulkLoaded, IndexBuild, RowChanged};
+#[cfg(feature = "internals")]
+pub use of_table::bypass_table;
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
 pub use read::{
     Cursor, Projection, RangeEstimate, Reader, RowBuf, RowCount, Rows, Snapshot, TemporaryRows,

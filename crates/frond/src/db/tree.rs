@@ -119,6 +119,9 @@ pub struct Tree {
     pub(crate) entry: Arc<TreeEntry>,
     /// Encoding traits when the handle was opened.
     pub(super) schema: Option<Arc<RowSchema>>,
+    /// Whether the handle is used by a table, which keeps its indexes in step: other handles cannot
+    /// write trees of tables.
+    pub(super) is_of_table: bool,
     /// For a handle opened through a snapshot: the tree's birth at that snapshot.
     then: Option<Seqno>,
 }
@@ -129,7 +132,7 @@ impl Tree {
     /// A handle that uses the tree's current definition.
     pub(super) fn new(shared: Arc<Shared>, entry: Arc<TreeEntry>) -> Self {
         let schema = entry.schema();
-        Self { shared, entry, schema, then: None }
+        Self { shared, entry, schema, is_of_table: false, then: None }
     }
 
     /// A handle from a snapshot, at which the tree had this birth: it can be read there, whatever

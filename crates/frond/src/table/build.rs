@@ -20,13 +20,12 @@ use std::{ops::ControlFlow, time::Duration};
 
 use crate::{
     Duplicate, Error, Result, Snapshot,
-    db::{IndexBuild, RowChanged},
+    db::{IndexBuild, RowChanged, StoredTable},
     sync::{Arc, MutexGuard},
 };
 
 use super::{
     entry::Form,
-    form::Stored,
     open::{Table, check_name, tree_name},
     spec::IndexSpec,
     state::{Definition, IndexState},
@@ -132,7 +131,7 @@ struct Build<'a> {
     table: &'a Table,
     /// Dropped before the table may have another build.
     build: IndexBuild,
-    changing: MutexGuard<'a, Stored>,
+    changing: MutexGuard<'a, StoredTable>,
     spec: IndexSpec,
     watch: Watch<'a>,
 }
@@ -267,14 +266,14 @@ impl Build<'_> {
         let Self { table, mut changing, spec, build, .. } = self;
         let number = changing.next;
         let base = build.tree_ids()[0];
-        let mut stored = Stored { next: number + 1, ..changing.clone() };
+        let mut stored = StoredTable { next: number + 1, ..changing.clone() };
         stored.indexes.push(spec.stored(number, base));
         let beside = |change: &mut crate::db::CatalogChange<'_>| {
             change.set_attributes(stored.rows, stored.encode())
         };
         build.publish_with(beside, |trees| {
             let mut definition = Definition::clone(&table.state.definition());
-            let tree = trees[0].clone();
+            let tree = trees[0].clone().for_table();
             definition.indexes.push(Arc::new(IndexState { number, spec, tree }));
             table.state.turn_to(definition);
         })?;

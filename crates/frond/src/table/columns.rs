@@ -11,15 +11,14 @@
 //!
 //! Threads: all; one change at a time.
 
-use crate::bounds;
 use crate::{
     Error, Result, Tree,
+    db::{StoredTable, check_columns},
     layout::{NewPart, Part},
     sync::Arc,
 };
 
 use super::{
-    form::Stored,
     open::{Table, mismatch, must_fit},
     spec::{Column, IndexSpec, TableSpec},
     state::{Definition, IndexState},
@@ -64,7 +63,7 @@ impl Table {
     pub fn columns(&self) -> Result<Vec<Column>> {
         // Read the catalog once: names and layout belong together.
         let options = self.rows.info().options;
-        let stored = Stored::decode(&options.attributes);
+        let stored = StoredTable::decode(&options.attributes);
         let stored = stored.map_err(|flaw| self.rows.malformed(flaw))?;
         let layout = options.value_layout.unwrap_or_default();
         if layout.version() != self.rows.layout_version() {
@@ -143,7 +142,7 @@ impl Table {
         }
         let (names, parts): (Vec<_>, Vec<_>) =
             columns.into_iter().map(|column| (column.name, column.new)).unzip();
-        let stored = Stored { columns: names, ..changing.clone() };
+        let stored = StoredTable { columns: names, ..changing.clone() };
         let mut change = self.db.change_catalog()?;
         // If only names change, rows stay as they are.
         change.change_layout(stored.rows, &parts)?;
@@ -207,24 +206,9 @@ fn apply(columns: &mut Vec<Planned>, change: &ColumnChange) -> Result<()> {
     Ok(())
 }
 
-/// Fails if columns cannot have these names.
-pub(super) fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
-    let mut seen = std::collections::HashSet::new();
-    for name in names {
-        let fits = !name.is_empty() && bounds::COLUMN_NAME_BYTES.admits(name.len());
-        if !fits || !seen.insert(name) {
-            let max = bounds::COLUMN_NAME_BYTES.max();
-            return Err(Error::InvalidArgument(format!(
-                "column \"{name}\": column names must be unique, not empty, and have up to {max} bytes"
-            )));
-        }
-    }
-    Ok(())
-}
-
 /// Fails if the definition lists other columns than the table has; a definition without columns
 /// accepts any.
-pub(super) fn must_have_columns(rows: &Tree, spec: &TableSpec, stored: &Stored) -> Result<()> {
+pub(super) fn must_have_columns(rows: &Tree, spec: &TableSpec, stored: &StoredTable) -> Result<()> {
     if spec.columns.is_empty() {
         return Ok(());
     }

@@ -7,7 +7,6 @@
 //! | file | what it does |
 //! |---|---|
 //! | `spec.rs` | the program's definition of a table |
-//! | `form.rs` | the part of it that the catalog stores |
 //! | `entry.rs` | encoding of index entries |
 //! | `state.rs` | the state shared by all handles |
 //! | `open.rs` | creating, opening and dropping tables; dropping indexes |
@@ -36,7 +35,6 @@ mod check;
 mod columns;
 mod delete_range;
 mod entry;
-mod form;
 mod open;
 mod read;
 mod scan;

@@ -12,13 +12,12 @@ use std::any::Any;
 
 use crate::{
     Db, Error, Result, Tree, TreeId, TreeOptions,
-    db::{ExclusiveTreeLock, ExclusiveWait},
+    db::{ExclusiveTreeLock, ExclusiveWait, StoredIndex, StoredTable, check_columns, is_table},
     sync::{Arc, Weak},
 };
 
 use super::{
-    columns::{check_columns, must_have_columns},
-    form::{self, Stored, StoredIndex},
+    columns::must_have_columns,
     spec::{IndexInfo, IndexSpec, TableSpec},
     state::{Definition, IndexState, TableState},
 };
@@ -155,11 +154,12 @@ impl Db {
             let tree = self.tree_by_id(index.tree).ok_or_else(|| {
                 mismatch(&rows, format!("the tree of its index \"{}\" is gone; call Db::drop_index, and build it again", index.name))
             })?;
-            Ok(Arc::new(IndexState { number: index.number, spec: spec.clone(), tree }))
+            let (number, spec, tree) = (index.number, spec.clone(), tree.for_table());
+            Ok(Arc::new(IndexState { number, spec, tree }))
         };
         let indexes = stored.indexes.iter().zip(specs).map(with_tree).collect::<Result<_>>()?;
         let definition = Definition { rows: rows.clone(), indexes };
-        let state = Arc::new(TableState::new(rows.clone(), definition, stored));
+        let state = Arc::new(TableState::new(rows.clone().for_table(), definition, stored));
         let table = Table { db: self.clone(), state, rows };
         if !table.state.rows.is_read_only() {
             table.sweep(&mut *table.state.change()?)?;
@@ -180,7 +180,8 @@ impl Db {
             number += 1;
         }
         let columns = spec.columns.iter().map(|column| column.name.clone()).collect();
-        let stored = Stored { rows, next: number, indexes: stored, leftovers: Vec::new(), columns };
+        let stored =
+            StoredTable { rows, next: number, indexes: stored, leftovers: Vec::new(), columns };
         change.set_attributes(rows, stored.encode())?;
         change.commit()?;
         Ok(self.tree_by_id(rows))
@@ -289,15 +290,15 @@ pub(super) fn mismatch(rows: &Tree, why: String) -> Error {
 }
 
 /// The catalog's definition of a table.
-pub(super) fn stored(rows: &Tree) -> Result<Stored> {
+pub(super) fn stored(rows: &Tree) -> Result<StoredTable> {
     let attributes = rows.info().options.attributes;
-    if !form::is_table(&attributes) {
+    if !is_table(&attributes) {
         return Err(mismatch(
             rows,
             "the tree of this name is no table; choose another name".into(),
         ));
     }
-    let stored = Stored::decode(&attributes).map_err(|flaw| rows.malformed(flaw))?;
+    let stored = StoredTable::decode(&attributes).map_err(|flaw| rows.malformed(flaw))?;
     if stored.rows != rows.id() {
         let why = "the tree of this name is a clone of a table's rows, without indexes; read it as a tree, or make a table of it by inserting its rows";
         return Err(mismatch(rows, why.into()));
@@ -397,7 +398,8 @@ impl Table {
         self.state.rows.name()
     }
 
-    /// The tree of its rows, for reading. If it is written directly, the indexes are not updated.
+    /// The tree of its rows, for reading. It cannot be written directly: the indexes would not be
+    /// updated.
     pub fn rows(&self) -> &Tree {
         &self.rows
     }
@@ -419,7 +421,7 @@ impl Table {
 
     /// Drops the trees that earlier builds have left behind, unless a transaction may still hold
     /// rows of them (Invariant 2).
-    pub(super) fn sweep(&self, stored: &mut Stored) -> Result<()> {
+    pub(super) fn sweep(&self, stored: &mut StoredTable) -> Result<()> {
         let (mut kept, mut gone) = (Vec::new(), Vec::new());
         let mut alone: Vec<ExclusiveTreeLock> = Vec::new();
         for &id in &stored.leftovers {
@@ -436,7 +438,7 @@ impl Table {
         if kept.len() == stored.leftovers.len() {
             return Ok(());
         }
-        let next = Stored { leftovers: kept, ..stored.clone() };
+        let next = StoredTable { leftovers: kept, ..stored.clone() };
         let mut change = self.db.change_catalog()?;
         change.set_attributes(next.rows, next.encode())?;
         gone.into_iter().for_each(|id| change.drop_tree(id));

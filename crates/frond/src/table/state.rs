@@ -16,12 +16,12 @@ use std::fmt;
 
 use crate::{
     Error, Result, Tree,
+    db::StoredTable,
     sync::{Arc, Mutex, MutexGuard, RwLock, TryLockError},
 };
 
 use super::{
     entry::Form,
-    form::Stored,
     spec::{IndexInfo, IndexSpec},
 };
 
@@ -67,14 +67,15 @@ pub(super) struct Definition {
 /// The state of one table of an open store.
 #[derive(Debug)]
 pub(super) struct TableState {
-    /// The tree of the rows; handles and definitions determine the layout version for reading.
+    /// The tree of the rows, for writing; handles and definitions determine the layout version for
+    /// reading.
     pub rows: Tree,
     current: RwLock<Arc<Definition>>,
-    stored: Mutex<Stored>,
+    stored: Mutex<StoredTable>,
 }
 
 impl TableState {
-    pub fn new(rows: Tree, definition: Definition, stored: Stored) -> Self {
+    pub fn new(rows: Tree, definition: Definition, stored: StoredTable) -> Self {
         Self { rows, current: RwLock::new(Arc::new(definition)), stored: Mutex::new(stored) }
     }
 
@@ -111,7 +112,7 @@ impl TableState {
     }
 
     /// Locks the definition for a change. Fails instead of waiting, since a build may take long.
-    pub fn change(&self) -> Result<MutexGuard<'_, Stored>> {
+    pub fn change(&self) -> Result<MutexGuard<'_, StoredTable>> {
         match self.stored.try_lock() {
             Ok(changing) => Ok(changing),
             // A function of the program has panicked in a build, which has cleaned up.

@@ -220,6 +220,17 @@ fn an_index_is_usable_only_from_its_publication() {
     assert!(matches!(found, Err(Error::DefinitionChanged(_))), "{found:?}");
 }
 
+#[test]
+fn trees_of_tables_are_not_written_directly() {
+    let store = store(&[("1", "a@b,Ada")]);
+    for tree in store.db.trees() {
+        let tree = store.db.open_tree(&tree.name).unwrap();
+        let refused = tree.put(b"2", b"c@d,Bob");
+        assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{refused:?}");
+    }
+    store.assert_consistent();
+}
+
 /// A function of the program that panics ends only its own call.
 #[test]
 fn a_panicking_index_build_leaves_nothing() {
@@ -252,6 +263,7 @@ fn planted_bugs_are_caught() {
         "db: writers of before a build are not waited for" =>
             an_index_build_waits_for_earlier_writers,
         "db: an index begins with its load" => an_index_is_usable_only_from_its_publication,
+        "db: trees of tables are written by anybody" => trees_of_tables_are_not_written_directly,
     };
     crate::plant::assert_claims_hold("table", claims);
 }

@@ -198,6 +198,9 @@ pub fn recover(
     let mut scan = Scan { env, dir, files: &files, assembly, groups: 0, until };
     let stop = scan.follow(from, visit)?;
     let witnesses = if known { Witnesses::default() } else { scan.witnesses(&stop)? };
+    if stop.ended {
+        scan.must_be_there(stop.header.number + 1)?;
+    }
     let claim = witnesses.synced.max(expect.synced()).max(from);
     if claim > stop.at && !plant!("wal: stop silently at damage") {
         return Err(Error::WalDamaged {
@@ -205,10 +208,6 @@ pub fn recover(
             first_lost: stop.at.0,
             last_known: claim.0,
         });
-    }
-    if stop.ended && !known && !files.iter().any(|file| file.number == stop.header.number + 1) {
-        let file = dir.join(segment::file_name(stop.header.number + 1));
-        return Err(Error::WalMissing { file, what: "missing" });
     }
     let live = files.iter().filter(|file| file.number <= stop.header.number);
     Ok(RecoveredTail {
@@ -322,14 +321,20 @@ impl Scan<'_> {
                 let file = self.dir.join(segment::file_name(*number));
                 Err(header_error(file, fault))
             }
-            Some(Found { number, .. }) => {
-                let file = self.dir.join(segment::file_name(number.saturating_sub(1)));
-                Err(Error::WalMissing { file, what: "missing" })
-            }
-            None => {
-                let file = self.dir.join(segment::file_name(1));
-                Err(Error::WalMissing { file, what: "missing" })
-            }
+            Some(Found { number, .. }) => Err(missing(self.dir, number.saturating_sub(1))),
+            None if from == Lsn(0) => Err(missing(self.dir, 1)),
+            // Nothing says which number the last one had.
+            None => Err(Error::WalMissing { file: self.dir.join("log-*.frond"), what: "missing" }),
+        }
+    }
+
+    /// Fails if a segment that its predecessor names is missing. In a log that is growing, files
+    /// disappear that were not needed any more.
+    fn must_be_there(&self, number: u64) -> Result<()> {
+        let grows = self.until < Lsn(u64::MAX);
+        match grows || self.files.iter().any(|file| file.number == number) {
+            true => Ok(()),
+            false => Err(missing(self.dir, number)),
         }
     }
 
@@ -417,6 +422,10 @@ impl Scan<'_> {
                 Some((bytes, checksum)) if bytes > 0 => {
                     (at, chain) = (Lsn(at.0 + bytes), checksum);
                 }
+                _ if fits.is_some_and(|(group, _)| group.kind == GroupKind::End) => {
+                    self.must_be_there(header.number + 1)?;
+                    break;
+                }
                 _ => break,
             }
         }
@@ -501,6 +510,10 @@ pub(super) fn read_group(
         .bytes(offset + GROUP_HEADER_BYTES as u64, header.bytes as usize - GROUP_HEADER_BYTES)?;
     let whole = salted_crc(segment.salt, body) == header.body_crc;
     Ok(whole.then_some(Group { header, checksum }))
+}
+
+fn missing(dir: &Path, number: u64) -> Error {
+    Error::WalMissing { file: dir.join(segment::file_name(number)), what: "missing" }
 }
 
 fn damaged(stop: &Stop, dir: &Path, known: Lsn) -> Error {

@@ -21,9 +21,9 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use crate::{
     Error, Interrupter, Result, Seqno, TreeId,
     cancel::CancelToken,
-    catalog::{TABLE_ATTRIBUTES, TreeRecord},
+    catalog::TreeRecord,
     db::{
-        CatalogChange, Db, Tree, TreeOptions,
+        CatalogChange, Db, Shared, Tree, TreeOptions,
         commit::LOCK_WAIT,
         ddl::one_tree::{must_be_no_build, must_be_no_mark},
     },
@@ -369,9 +369,9 @@ impl TreesChange {
     /// Makes the steps on a draft of the catalog.
     fn plan(&self) -> Result<Plan<'_>> {
         let change = self.db.change_catalog()?;
-        let (is_repeatable, store) = (self.is_repeatable, self.db.shared.engine.store.id());
+        let (shared, is_repeatable) = (&*self.db.shared, self.is_repeatable);
         let (made, alone) = Default::default();
-        let mut plan = Plan { change, store, is_repeatable, made, alone };
+        let mut plan = Plan { change, shared, is_repeatable, made, alone };
         for (at, step) in self.steps.iter().enumerate() {
             let made = plan.step(at, step);
             let made = made.map_err(|error| Error::Step { step: at, error: Box::new(error) })?;
@@ -380,6 +380,12 @@ impl TreesChange {
         Ok(plan)
     }
 }
+
+/// How a table or an index is dropped.
+const DROP: &str = "Db::drop_table drops a table with its indexes, and Db::drop_index one index";
+
+/// How a table is emptied.
+const TRUNCATE: &str = "Table::delete_range deletes rows, and keeps the indexes in step";
 
 /// The result of a step: the tree that it changed or made, now or before.
 #[derive(Clone, Copy, Debug)]
@@ -391,7 +397,7 @@ enum Made {
 /// A change whose steps were made on a draft.
 struct Plan<'a> {
     change: CatalogChange<'a>,
-    store: StoreId,
+    shared: &'a Shared,
     is_repeatable: bool,
     made: Vec<Made>,
     /// Trees that are removed, and the first step that removes each.
@@ -423,6 +429,7 @@ impl Plan<'_> {
                     (found, _) => found?,
                 };
                 let Some(found) = found else { return Ok(self.passed(tree)) };
+                self.shared.must_be_of_no_table(found.id, DROP)?;
                 self.goes(at, found.id);
                 self.change.drop_tree(found.id);
                 Ok(Made::Now(None))
@@ -433,14 +440,15 @@ impl Plan<'_> {
                     return Err(unclear("a truncation", "the number of the tree"));
                 }
                 let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
-                must_be_no_table(&found, "its rows are in step with its indexes")?;
+                self.shared.must_be_of_no_table(found.id, TRUNCATE)?;
                 self.goes(at, found.id);
                 self.change.truncate(found.id).map(Some).map(Made::Now)
             }
             Step::Clone { of, to } => self.clone_tree(of, to),
             Step::SetAttributes { tree, attributes } => {
                 let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
-                must_be_no_table(&found, "its attributes say what indexes it has")?;
+                self.shared
+                    .must_be_of_no_table(found.id, "its attributes say what indexes it has")?;
                 must_be_no_mark(attributes)?;
                 if found.attributes == *attributes {
                     return Ok(Made::Before(Some(found.id)));
@@ -480,6 +488,7 @@ impl Plan<'_> {
                 Ok(Made::Before(Some(found.id)))
             }
             Some(found) => {
+                self.shared.must_be_no_index(found.id)?;
                 self.change.rename(found.id, to)?;
                 Ok(Made::Now(Some(found.id)))
             }
@@ -498,6 +507,8 @@ impl Plan<'_> {
             let why = format!("tree \"{}\" is to be swapped with itself", first.name);
             return Err(Error::InvalidArgument(why));
         }
+        self.shared.must_be_no_index(first.id)?;
+        self.shared.must_be_no_index(second.id)?;
         self.change.swap(first.id, second.id)?;
         Ok(Made::Now(Some(first.id)))
     }
@@ -528,7 +539,7 @@ impl Plan<'_> {
             return Err(unclear("a change of layout", "the version that it begins with"));
         }
         let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
-        must_be_no_table(&found, "its columns change by Table::change_columns")?;
+        self.shared.must_be_of_no_table(found.id, "its columns change by Table::change_columns")?;
         let version = found.value_layout.as_ref().and_then(Layout::version);
         if let (Some(from), Some(version)) = (from, version)
             && from != version
@@ -547,7 +558,7 @@ impl Plan<'_> {
     /// The tree that a step selects; `None` if the step should be skipped.
     fn find(&self, which: &WhichTree) -> Result<Option<TreeRecord>> {
         let missing = || Err(Error::NoSuchTree(which.to_string()));
-        if which.store.is_some_and(|store| store != self.store) {
+        if which.store.is_some_and(|store| store != self.shared.engine.store.id()) {
             return Err(Error::InvalidArgument("the tree belongs to another store".into()));
         }
         let found = match (which.id, &which.name) {
@@ -583,11 +594,4 @@ impl Plan<'_> {
 
 fn unclear(step: &str, needs: &str) -> Error {
     Error::InvalidArgument(format!("{step} in a repeatable change needs {needs}"))
-}
-
-pub(in crate::db) fn must_be_no_table(tree: &TreeRecord, why: &str) -> Result<()> {
-    match tree.attributes.starts_with(TABLE_ATTRIBUTES) {
-        true => Err(Error::InvalidArgument(format!("\"{}\" is a table: {why}", tree.name))),
-        false => Ok(()),
-    }
 }

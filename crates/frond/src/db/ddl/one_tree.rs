@@ -130,7 +130,9 @@ impl Db {
     /// Waits for transactions that have locked rows of it, prepared ones included.
     ///
     /// # Errors
-    /// `NoSuchTree`; `LockTimeout` if such a transaction lasts ten seconds.
+    /// `NoSuchTree`; `LockTimeout` if such a transaction lasts ten seconds; `InvalidArgument` if
+    /// the tree belongs to a table: call [`drop_table`](Self::drop_table) or
+    /// [`drop_index`](Self::drop_index).
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         self.change_trees().drop_tree(name).commit_one().map(drop)
     }
@@ -162,10 +164,13 @@ impl Db {
         clone.ok_or_else(|| Error::NoSuchTree(to.into()))
     }
 
-    /// Renames a tree. Synced when this returns; handles stay valid.
+    /// Renames a tree. Synced when this returns; handles stay valid. If the tree holds the rows of
+    /// a table, that renames the table: its indexes stay with it, and [`table`](Self::table) finds
+    /// it by the new name.
     ///
     /// # Errors
-    /// `NoSuchTree`, `TreeExists`, `InvalidArgument`.
+    /// `NoSuchTree`, `TreeExists`; `InvalidArgument` for a name that is not allowed, or if the tree
+    /// is an index of a table.
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
         self.change_trees().rename(from, to).commit_one().map(drop)
     }

@@ -20,7 +20,7 @@ use std::{collections::HashMap, time::Duration};
 
 use crate::{
     Error, Result, TreeId, bounds,
-    catalog::{TreeEntry, TreeRecord},
+    catalog::{StoredTable, TreeEntry, TreeRecord},
     db::{
         Db, Interrupter, Shared, Tree, TreeOptions,
         batch::check_key,
@@ -47,6 +47,8 @@ pub struct BulkLoad {
     pub(in crate::db) db: Db,
     /// The catalog record of the tree, without the commit that creates it.
     pub(in crate::db) record: TreeRecord,
+    /// The number of the tree in the store from which it is copied, if that was told.
+    copied_from: Option<TreeId>,
     /// The empty tree that it will replace.
     pub(in crate::db) fills: Option<Tree>,
     /// How long `finish` waits for transactions with rows of that tree.
@@ -130,8 +132,18 @@ impl Db {
         let kind = (&*record.name, record.unique);
         let loader = Loader::new(&engine.cx, &engine.loads, traits, birth, kind);
         let (failed, rows, lock_timeout, interrupter) = (None, 0, Some(LOCK_WAIT), None);
-        let db = self.clone();
-        BulkLoad { db, record, fills, lock_timeout, interrupter, loader, failed, rows, work }
+        BulkLoad {
+            db: self.clone(),
+            record,
+            copied_from: None,
+            fills,
+            lock_timeout,
+            interrupter,
+            loader,
+            failed,
+            rows,
+            work,
+        }
     }
 }
 
@@ -148,6 +160,13 @@ impl BulkLoad {
     /// seconds. If several loads finish together, the shortest limit counts.
     pub fn lock_timeout(&mut self, timeout: Option<Duration>) {
         self.lock_timeout = timeout;
+    }
+
+    /// Tells which number the tree has in the store from which its rows and attributes are copied.
+    /// If the attributes are those of a table's rows, and the trees of its indexes are loaded and
+    /// [finished](Self::finish_all) together with them, the new trees are a table again.
+    pub fn copied_from(&mut self, number: TreeId) {
+        self.copied_from = Some(number);
     }
 
     /// Sets a callback for a duplicate key in a `unique` tree. It gets the key and the value of one
@@ -232,12 +251,14 @@ impl BulkLoad {
     ///
     /// # Errors
     /// As [`finish`](Self::finish), if any of them fails; `InvalidArgument` if they belong to
-    /// different stores, or if two of them have the same name or the same tree to fill.
-    pub fn finish_all(loads: Vec<BulkLoad>) -> Result<Vec<BulkLoaded>> {
+    /// different stores, if two of them have the same name or the same tree to fill, or if the rows
+    /// of a table are [copied](Self::copied_from) without one of its indexes.
+    pub fn finish_all(mut loads: Vec<BulkLoad>) -> Result<Vec<BulkLoaded>> {
         let Some(first) = loads.first() else { return Ok(Vec::new()) };
         let db = first.db.clone();
         loads.iter().try_for_each(BulkLoad::check)?;
         Self::must_go_together(&loads.iter().collect::<Vec<_>>())?;
+        renumber_tables(&mut loads)?;
         for load in &loads {
             load.loader.progress.note_rows(load.rows % ROWS_A_LOOK);
         }
@@ -279,6 +300,24 @@ impl BulkLoad {
         self.failed.clone().map_or(Ok(()), Err)?;
         self.db.shared.check_writable()
     }
+}
+
+/// Makes the definitions of copied tables name the new trees.
+fn renumber_tables(loads: &mut [BulkLoad]) -> Result<()> {
+    let numbers = loads.iter().filter_map(|load| Some((load.copied_from?, load.record.id)));
+    let numbers: HashMap<TreeId, TreeId> = numbers.collect();
+    for load in loads {
+        let record = &mut load.record;
+        let table = load.copied_from.and_then(|rows| StoredTable::of(rows, &record.attributes));
+        let Some(table) = table else { continue };
+        let table = table.renumbered(record.id, &numbers).map_err(|index| {
+            let name = &record.name;
+            let why = format!("table \"{name}\" is loaded without its index \"{index}\"");
+            Error::InvalidArgument(why)
+        })?;
+        record.attributes = table.encode();
+    }
+    Ok(())
 }
 
 /// The result of a load.

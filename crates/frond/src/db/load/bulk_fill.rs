@@ -31,9 +31,7 @@ use crate::{
     catalog::TreeRecord,
     db::{
         BulkLoad, CatalogChange, Db, ExclusiveTreeLock, Interrupter, Tree,
-        ddl::{
-            catalog_change::instead_of, change_trees::must_be_no_table, one_tree::must_be_no_build,
-        },
+        ddl::{catalog_change::instead_of, one_tree::must_be_no_build},
         load::Made,
     },
     sync::Arc,
@@ -112,7 +110,7 @@ impl Db {
             return Err(Error::InvalidArgument(why));
         }
         let old = tree.entry.record();
-        must_take_rows(&old)?;
+        self.must_take_rows(&old)?;
         self.must_be_empty(tree, None)?;
         let id = self.change_catalog()?.take_number()?;
         let birth = old.birth;
@@ -160,12 +158,13 @@ impl Db {
         new: TreeId,
         made: Made,
     ) -> Result<()> {
-        must_take_rows(&tree.entry.record())?;
+        self.must_take_rows(&tree.entry.record())?;
         change.fill(tree.id(), new, made)
     }
-}
 
-fn must_take_rows(tree: &TreeRecord) -> Result<()> {
-    must_be_no_build(tree)?;
-    must_be_no_table(tree, "its rows are in step with its indexes")
+    fn must_take_rows(&self, tree: &TreeRecord) -> Result<()> {
+        must_be_no_build(tree)?;
+        let instead = "put rows by Table::put, which keeps the indexes in step";
+        self.shared.must_be_of_no_table(tree.id, instead)
+    }
 }

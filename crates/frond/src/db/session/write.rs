@@ -22,9 +22,10 @@ impl Txn {
     /// Sets a value, whether the key exists or not. The row is locked until the transaction ends.
     ///
     /// # Errors
-    /// `LockTimeout`, `KeyTooLong`, `ValueTooLong`, `NoSuchTree`, `TxnEnded`, `BatchTooLarge`, and
-    /// for a value that is written at once the errors of a commit: nothing was done. `Deadlock`,
-    /// and for a snapshot transaction `Conflict`: the transaction is rolled back.
+    /// `LockTimeout`, `KeyTooLong`, `ValueTooLong`, `NoSuchTree`, `TxnEnded`, `BatchTooLarge`,
+    /// `InvalidArgument` if the tree belongs to a table, and for a value that is written at once
+    /// the errors of a commit: nothing was done. `Deadlock`, and for a snapshot transaction
+    /// `Conflict`: the transaction is rolled back.
     pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_checked(tree, key.as_ref(), value.as_ref(), Absent::Whatever).map(drop)
     }
@@ -129,6 +130,7 @@ impl Txn {
     /// Locks the state for a call that writes.
     pub(super) fn enter_writing(&self, tree: &Tree, key: &[u8]) -> Result<MutexGuard<'_, State>> {
         let state = self.enter(tree, key)?;
+        tree.must_not_bypass_table()?;
         if self.options.read_only {
             return Err(Error::InvalidArgument("a read-only transaction cannot write".into()));
         }

@@ -148,6 +148,33 @@ pub(super) fn swapped_or_stale_blocks_and_cut_missing_or_renamed_files_are_detec
 
 /// Promise: P19
 #[test]
+fn the_segment_that_is_missing_is_named() {
+    let (disk, _, end) = settled(60);
+    let paths = segments(&disk);
+    let missing = |disk: &Disk, from| match read(&env_on(disk), from, CRASHED) {
+        Err(Error::WalMissing { file, what: "missing" }) => Some(file),
+        Ok(_) => None,
+        Err(other) => panic!("{other}"),
+    };
+    for from in [Lsn(0), end] {
+        let mut named = 0;
+        for path in &paths {
+            let copy = disk.settled();
+            copy.unlink(path);
+            let file = missing(&copy, from);
+            assert!(file.is_none() || file.as_ref() == Some(path), "{path:?}: {file:?}");
+            named += usize::from(file.is_some());
+        }
+        assert!(named >= if from == end { 1 } else { 3 }, "{named} named from {from:?}");
+    }
+    // If all are gone, their numbers are not known, except that of a log that was never trimmed.
+    paths.iter().for_each(|path| disk.unlink(path));
+    assert_eq!(missing(&disk, Lsn(0)).as_ref(), Some(&paths[0]));
+    assert_eq!(missing(&disk, end), Some(Path::new(DIR).join("log-*.frond")));
+}
+
+/// Promise: P19
+#[test]
 pub(super) fn a_log_shorter_than_recorded_is_damaged_and_a_foreign_one_refused() {
     let (disk, _, _) = settled(20);
     let env = env_on(&disk);

@@ -91,6 +91,7 @@ impl Txn {
                 && check_key(entry.key).is_ok()
                 && entry.tree.check_value(entry.value).is_ok()
                 && self.check_tree(entry.tree).is_ok()
+                && entry.tree.must_not_bypass_table().is_ok()
         };
         let is_known = entries.first().is_some_and(|own| own.unique || own.absent);
         is_known && entries.len() <= ENTRIES_MAX && entries.iter().all(is_plain)

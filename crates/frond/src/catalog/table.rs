@@ -7,14 +7,15 @@
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Table definitions".
 
+use std::collections::{HashMap, HashSet};
+
 use crate::{
-    TreeId,
+    Error, Result, TreeId, bounds,
     coding::{Reader, put_bytes, put_varint},
-    db::TABLE_ATTRIBUTES,
     layout::DecodeError,
 };
 
-use super::columns::check_columns;
+use super::record::TABLE_ATTRIBUTES;
 
 const MAGIC: &[u8; 12] = TABLE_ATTRIBUTES;
 const VERSION: u8 = 1;
@@ -26,7 +27,7 @@ const CLUSTERING: u64 = 2;
 
 /// A table's definition in the catalog.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Stored {
+pub struct StoredTable {
     /// The tree of its rows. A clone of that tree has the same attributes but another id.
     pub rows: TreeId,
     /// The next index's number; numbers are never reused within the table.
@@ -41,7 +42,7 @@ pub(super) struct Stored {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct StoredIndex {
+pub struct StoredIndex {
     pub number: u64,
     pub name: String,
     pub unique: bool,
@@ -50,15 +51,52 @@ pub(super) struct StoredIndex {
 }
 
 /// True if attributes are those of a table, of any version.
-pub(super) fn is_table(attributes: &[u8]) -> bool {
+pub fn is_table(attributes: &[u8]) -> bool {
     attributes.starts_with(MAGIC)
+}
+
+/// Fails if columns cannot have these names.
+pub fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut seen = HashSet::new();
+    for name in names {
+        let fits = !name.is_empty() && bounds::COLUMN_NAME_BYTES.admits(name.len());
+        if !fits || !seen.insert(name) {
+            let max = bounds::COLUMN_NAME_BYTES.max();
+            return Err(Error::InvalidArgument(format!(
+                "column \"{name}\": column names must be unique, not empty, and have up to {max} bytes"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn malformed(why: impl Into<String>) -> DecodeError {
     DecodeError::Malformed { what: WHAT, why: why.into() }
 }
 
-impl Stored {
+impl StoredTable {
+    /// The table that the attributes of the tree of its rows define; `None` if there is none, or
+    /// the tree is a clone of a table's rows.
+    pub fn of(rows: TreeId, attributes: &[u8]) -> Option<Self> {
+        let table = is_table(attributes).then(|| Self::decode(attributes))?;
+        table.ok().filter(|table| table.rows == rows)
+    }
+
+    /// The definition of a copy of the table, with its rows in the tree `rows`. `numbers` maps the
+    /// trees of the table to those of the copy; if one is missing, the name of its index.
+    pub fn renumbered(
+        mut self,
+        rows: TreeId,
+        numbers: &HashMap<TreeId, TreeId>,
+    ) -> Result<Self, String> {
+        self.leftovers.clear();
+        self.rows = rows;
+        for index in &mut self.indexes {
+            index.tree = *numbers.get(&index.tree).ok_or_else(|| index.name.clone())?;
+        }
+        Ok(self)
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.push(if self.columns.is_empty() { VERSION } else { VERSION_COLUMNS });
@@ -149,7 +187,7 @@ fn tree(reader: &mut Reader<'_>) -> Result<TreeId, DecodeError> {
 mod tests {
     use super::*;
 
-    fn stored() -> Stored {
+    fn stored() -> StoredTable {
         let index = |number, name: &str, unique, clustering, tree| StoredIndex {
             number,
             name: name.into(),
@@ -157,7 +195,7 @@ mod tests {
             clustering,
             tree: TreeId(tree),
         };
-        Stored {
+        StoredTable {
             rows: TreeId(7),
             next: 300,
             indexes: vec![
@@ -172,46 +210,46 @@ mod tests {
 
     #[test]
     fn stored_definitions_round_trip() {
-        let empty = Stored {
+        let empty = StoredTable {
             rows: TreeId(1),
             next: 0,
             indexes: vec![],
             leftovers: vec![],
             columns: vec![],
         };
-        let named = Stored { columns: vec!["id".into(), "née".into()], ..stored() };
+        let named = StoredTable { columns: vec!["id".into(), "née".into()], ..stored() };
         for stored in [stored(), empty, named] {
             let bytes = stored.encode();
             assert!(is_table(&bytes));
-            assert_eq!(Stored::decode(&bytes), Ok(stored));
+            assert_eq!(StoredTable::decode(&bytes), Ok(stored));
         }
     }
 
     #[test]
     fn other_bytes_are_refused_or_decode_to_another_definition() {
         for columns in [vec![], vec!["id".into(), "n".into()]] {
-            any_other_bytes(&Stored { columns, ..stored() });
+            any_other_bytes(&StoredTable { columns, ..stored() });
         }
     }
 
-    fn any_other_bytes(stored: &Stored) {
+    fn any_other_bytes(stored: &StoredTable) {
         let bytes = stored.encode();
         for end in 0..bytes.len() {
-            assert!(Stored::decode(&bytes[..end]).is_err(), "{end}");
+            assert!(StoredTable::decode(&bytes[..end]).is_err(), "{end}");
         }
         for at in 0..bytes.len() {
             for flip in 1..=255 {
                 let mut other = bytes.clone();
                 other[at] ^= flip;
-                if let Ok(decoded) = Stored::decode(&other) {
+                if let Ok(decoded) = StoredTable::decode(&other) {
                     assert_eq!(decoded.encode(), other, "one form only");
                 }
             }
         }
         let longer = [&bytes[..], &[0]].concat();
-        assert!(Stored::decode(&longer).is_err());
+        assert!(StoredTable::decode(&longer).is_err());
         let mut newer = bytes;
         newer[MAGIC.len()] = 3;
-        assert!(matches!(Stored::decode(&newer), Err(DecodeError::TooNew { .. })));
+        assert!(matches!(StoredTable::decode(&newer), Err(DecodeError::TooNew { .. })));
     }
 }

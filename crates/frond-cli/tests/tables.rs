@@ -1,0 +1,109 @@
+//! The command on stores with tables, whose indexes only the program that defines them knows.
+
+mod common;
+
+use common::Place;
+use frond::{Db, IndexSpec, Options, TableSpec};
+
+fn users() -> TableSpec {
+    TableSpec::new("users").index(IndexSpec::new("all", |_, row, out| {
+        out.extend_from_slice(row);
+        Ok(true)
+    }))
+}
+
+/// A store with a table of two rows, after a tree that was dropped.
+fn with_table() -> Place {
+    let place = Place::new();
+    let db = Db::open(place.path("store"), Options::new()).expect("a store");
+    db.create_tree("first", Default::default()).expect("a tree");
+    let table = db.table(users()).expect("a table");
+    let rows = [("k1", "row1"), ("k2", "row2")];
+    db.transact(|txn| rows.iter().try_for_each(|(key, row)| table.put(txn, key, row).map(drop)))
+        .expect("rows");
+    db.drop_tree("first").expect("dropped");
+    drop(table);
+    db.close().expect("closed");
+    place
+}
+
+#[test]
+fn tables_are_read_and_not_written() {
+    let place = with_table();
+    let index = "users/all#2.0";
+    assert_eq!(place.ok(&["get", "STORE", "users", "k1"]), "row1\n");
+    assert_eq!(place.ok(&["scan", "STORE", index, "--count"]), "2\n");
+    for words in [&["put", "STORE", "users", "k3", "row3"][..], &["delete", "STORE", "users", "k1"]]
+    {
+        assert_eq!(
+            place.fails(2, words),
+            "\"users\" is a table: only the program that defines its indexes can change its rows"
+        );
+    }
+    for words in [
+        &["put", "STORE", index, "k", "v"][..],
+        &["delete", "STORE", index, "k"],
+        &["drop", "STORE", index],
+    ] {
+        assert_eq!(
+            place.fails(2, words),
+            format!(
+                "\"{index}\" is an index of table \"users\": only the program that defines it can change it"
+            )
+        );
+    }
+    assert_eq!(
+        place.fails(2, &["scan", "STORE", "users", "--by", "all"]),
+        "\"users\" is a table, whose indexes only the program that defines them can read"
+    );
+    let file = place.write("users.csv", "id,v\n1,a\n");
+    place.fails(2, &["load", "STORE", "users", &file, "--key", "id"]);
+    assert_eq!(place.ok(&["drop", "STORE", "users"]), "dropped \"users\" and its index\n");
+    assert_eq!(place.ok(&["trees", "STORE", "--json"]), "");
+}
+
+#[test]
+fn a_dump_keeps_tables() {
+    let place = with_table();
+    let dump = place.write("dump", place.ok(&["dump", "STORE"]));
+    let copy = place.path("copy");
+    let copied = copy.display().to_string();
+    assert_eq!(place.ok(&["load", &copied, "--dump", &dump]), "4 entries in 2 trees\n");
+    let db = Db::open(&copy, Options::new().create(false)).expect("a store");
+    let table = db.table(users()).expect("a table");
+    assert!(table.check().expect("checked").is_clean());
+    db.transact(|txn| table.put(txn, "k3", "row3")).expect("a row");
+    assert_eq!(table.index("all").expect("an index").range(&db, ..).count(), 3);
+    assert!(table.check().expect("checked").is_clean());
+    drop(table);
+    db.close().expect("closed");
+    // The tree of the rows alone is a tree.
+    let rows = place.write("rows", place.ok(&["dump", "STORE", "users"]));
+    let alone = place.path("alone").display().to_string();
+    assert_eq!(place.ok(&["load", &alone, "--dump", &rows]), "2 entries in 1 tree\n");
+    place.ok(&["put", &alone, "users", "k3", "row3"]);
+}
+
+/// Removes the files of a store whose names begin so.
+fn remove(place: &Place, start: &str) {
+    for file in std::fs::read_dir(place.path("store")).expect("a store").flatten() {
+        if file.file_name().to_string_lossy().starts_with(start) {
+            std::fs::remove_file(file.path()).expect("removed");
+        }
+    }
+}
+
+#[test]
+fn files_that_are_missing_are_named() {
+    let place = with_table();
+    remove(&place, "store.frond");
+    let message = place.fails(2, &["trees", "STORE"]);
+    assert!(message.ends_with("put it back, or restore from a backup"), "{message}");
+    remove(&place, "log-");
+    let message = place.fails(2, &["trees", "STORE"]);
+    assert!(message.ends_with("`frond load` and `frond put --create` create a store"), "{message}");
+    let place = with_table();
+    remove(&place, "log-");
+    let message = place.fails(2, &["trees", "STORE"]);
+    assert!(message.contains("log-*.frond: a log segment that is needed is missing"), "{message}");
+}
