@@ -41,7 +41,7 @@ pub use read::{
     Cursor, Projection, RangeEstimate, Reader, RowBuf, RowCount, Rows, Snapshot, TemporaryRows,
     TxnRows,
 };
-pub(crate) use read::{KeyOrder, Repeats, Steps, Which};
+pub(crate) use read::{BothEnds, KeyOrder, Passed, Repeats, Row, RowPlace, TwoWay, Which};
 pub(crate) use session::RowCall;
 pub use session::{
     IfLocked, Interrupter, Isolation, ManyRows, PreparedInfo, PreparedTxn, ReadOptions, RowChange,

@@ -10,6 +10,7 @@ use crate::{
         batch::check_key,
         read::{View, in_key_order},
     },
+    key_range::OrEmpty,
     layout::{Layout, RowVersions, Standing},
     run::RowSchema,
     sync::Arc,
@@ -423,7 +424,8 @@ impl Tree {
     }
 
     /// The rows of a range at the current state, from both ends. Each row is copied: a
-    /// [`scan`](Self::scan) is faster. Errors are items, and end the iteration.
+    /// [`scan`](Self::scan) is faster. Errors are items, and end the iteration. A range that ends
+    /// before it begins has no rows.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -443,7 +445,7 @@ impl Tree {
     /// # }
     /// ```
     pub fn range(&self, range: impl KeyRange) -> Rows {
-        Rows::new(self.scan(range))
+        Rows::new(self.scan(OrEmpty(range)))
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{
         read::{View, in_key_order},
         tree::bounds,
     },
+    key_range::OrEmpty,
     pipeline::Engine,
     sync::Arc,
     version::{Reader, SnapshotState, Version},
@@ -176,7 +177,7 @@ impl Snapshot {
 
     /// The rows of a range at this snapshot, from both ends: see [`Tree::range`].
     pub fn range(&self, tree: &Tree, range: impl KeyRange) -> Rows {
-        Rows::new(self.scan(tree, range))
+        Rows::new(self.scan(tree, OrEmpty(range)))
     }
 
     /// A cursor over a range of keys at this snapshot, before its first row.
