@@ -105,6 +105,7 @@ impl<R: KeyRange> KeyRange for OrEmpty<R> {
 /// # db.close()
 /// # }
 /// ```
+#[doc(alias = "scan_prefix")]
 pub fn prefix(bytes: impl AsRef<[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let bytes = bytes.as_ref();
     let end = crate::tuple::prefix_end(bytes).map_or(Bound::Unbounded, Bound::Excluded);

@@ -117,7 +117,7 @@ pub enum Error {
     /// A deadlock ended the transaction, a conflict, or that it could not leave memory (FRD-1109):
     /// everything is rolled back. A temporary tree that could not leave memory is lost.
     #[error(
-        "FRD-1109 the transaction is over, and rolled back: an earlier call returned the reason; begin a new transaction (or the temporary tree is lost: create a new one)"
+        "FRD-1109 this transaction or temporary tree has ended, and its changes are undone: an earlier call returned the reason; begin a new one"
     )]
     TxnEnded,
     /// No transaction is prepared under this name (FRD-1110).

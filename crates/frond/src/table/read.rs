@@ -73,6 +73,7 @@ impl Table {
     ///
     /// # Errors
     /// As [`get`](Self::get).
+    #[doc(alias = "multi_get")]
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
         reader: &impl Reader,

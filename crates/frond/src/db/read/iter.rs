@@ -304,9 +304,12 @@ mod tests {
     #[test]
     fn an_error_is_returned_once() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (_db, tree) = tree(dir.path(), 3);
-        let mut rows = tree.range([2]..[1]);
-        assert!(matches!(rows.next(), Some(Err(crate::Error::InvalidArgument(_)))));
+        let (db, tree) = tree(dir.path(), 3);
+        assert!(matches!(tree.scan([2]..[1]), Err(crate::Error::InvalidArgument(_))));
+        assert!(tree.range([2]..[1]).next().is_none());
+        db.drop_tree("t").expect("drops");
+        let mut rows = tree.range(..);
+        assert!(matches!(rows.next(), Some(Err(crate::Error::NoSuchTree(_)))));
         assert!(rows.next().is_none() && rows.next_back().is_none());
     }
 }

@@ -152,8 +152,9 @@ impl Cursor {
         let (snapshot, entry, schema) =
             (self.snapshot.clone(), self.entry.clone(), self.schema.clone());
         let from = match self.edge() {
-            Gap::Above(key) | Gap::Below(key) if self.from.as_ref() < Some(&key) => Some(key),
-            _ => self.from.clone(),
+            Gap::Above(key) => Some([&key[..], &[0]].concat()),
+            Gap::Below(key) => Some(key).max(self.from.clone()),
+            Gap::Low | Gap::High => self.from.clone(),
         };
         let range = (from, self.to.clone());
         Self {
