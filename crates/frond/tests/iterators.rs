@@ -223,8 +223,8 @@ fn the_ends_of_a_range_meet_in_tables_and_indexes() {
     }
 }
 
-/// At repeatable read, an index may show two rows with one value: the transaction's own, and the one
-/// that had it in the snapshot.
+/// At repeatable read, an index may show two rows with one value: the transaction's own, and the
+/// one that had it in the snapshot.
 #[test]
 fn the_ends_of_a_range_meet_between_two_entries_of_one_key() {
     let (_dir, db) = store();

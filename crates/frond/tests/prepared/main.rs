@@ -145,8 +145,8 @@ fn a_prepared_transaction_survives_a_restart_and_is_listed_once() {
 }
 
 /// Copies a store that is open, as a killed process would leave it. A checkpoint in the background
-/// may write to the files and delete some of them; a copy made meanwhile would mix two states, so it
-/// is made again.
+/// may write to the files and delete some of them; a copy made meanwhile would mix two states, so
+/// it is made again.
 fn copy_store(from: &Path, to: &Path) {
     let (from, to) = (from.join("store"), to.join("store"));
     let written = || -> std::io::Result<Vec<_>> {

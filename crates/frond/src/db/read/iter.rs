@@ -105,8 +105,8 @@ impl IntoIterator for Cursor {
     }
 }
 
-/// Where a cursor stands after a row, comparable with other places of its range: a key, and what was
-/// passed of it.
+/// Where a cursor stands after a row, comparable with other places of its range: a key, and what
+/// was passed of it.
 pub(crate) type RowPlace = (Vec<u8>, Passed);
 
 /// What was passed of a key. Only scans of indexes may have two entries of one key.
