@@ -395,7 +395,7 @@ mod tests {
             0 => "before all others",
             150..153 => "in between, three times",
             299 => "zz, after all others",
-            _ if row % 2 == 0 => "common word one",
+            _ if row.is_multiple_of(2) => "common word one",
             _ => "rather common word two",
         };
         let strings: Strings = (0..300).map(|row| of(row).as_bytes()).collect();
