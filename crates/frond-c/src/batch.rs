@@ -43,7 +43,7 @@ fn frond_batch_delete_range(
     from: &[u8],
     to: &[u8],
 ) -> Done {
-    Ok(batch.0.delete_range(&tree.0, from, to)?)
+    Ok(batch.0.delete_range(&tree.0, from..to)?)
 }
 
 /// Makes commits of a batch cancellable: after this call, an interrupt ends them with FRD-1106

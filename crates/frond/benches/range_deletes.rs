@@ -68,7 +68,7 @@ fn delete(db: &Db, tree: &Tree, count: u64, order: impl Fn(u64) -> u64) -> Durat
     let mut batch = Batch::new();
     for n in 0..count {
         let (from, to) = range(order(n), count);
-        batch.delete_range(tree, &from, &to).expect("a batch has room");
+        batch.delete_range(tree, &from..&to).expect("a batch has room");
         if batch.len() as u64 == BATCH || n + 1 == count {
             db.commit(&mut batch).expect("the store is open");
         }

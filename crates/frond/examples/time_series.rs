@@ -53,7 +53,7 @@ pub fn run(dir: &Path) -> frond::Result<()> {
     let mut batch = Batch::new();
     for sensor in SENSORS {
         let (first, last) = (tuple::encode(&(sensor, 0u64)), tuple::encode(&(sensor, oldest)));
-        batch.delete_range(&readings, &first, &last)?;
+        batch.delete_range(&readings, first..last)?;
     }
     db.commit(&mut batch)?;
 

@@ -62,6 +62,34 @@ macro_rules! ranges {
 
 ranges!(Range RangeFrom RangeInclusive RangeTo RangeToInclusive);
 
+/// A range that has no keys if it ends before it begins, for iterators; calls that can fail refuse
+/// such a range.
+pub(crate) struct OrEmpty<R>(pub R);
+
+impl<R: KeyRange> OrEmpty<R> {
+    /// The lower bound of a range that ends before it begins.
+    fn inverted(&self) -> Option<&[u8]> {
+        match (self.0.lower(), self.0.upper()) {
+            (Bound::Excluded(from), Bound::Excluded(to)) => (from >= to).then_some(from),
+            (
+                Bound::Included(from) | Bound::Excluded(from),
+                Bound::Included(to) | Bound::Excluded(to),
+            ) => (from > to).then_some(from),
+            _ => None,
+        }
+    }
+}
+
+impl<R: KeyRange> KeyRange for OrEmpty<R> {
+    fn lower(&self) -> Bound<&[u8]> {
+        self.inverted().map_or_else(|| self.0.lower(), Bound::Included)
+    }
+
+    fn upper(&self) -> Bound<&[u8]> {
+        self.inverted().map_or_else(|| self.0.upper(), Bound::Excluded)
+    }
+}
+
 /// The keys that start with these bytes.
 ///
 /// ```
@@ -77,6 +105,7 @@ ranges!(Range RangeFrom RangeInclusive RangeTo RangeToInclusive);
 /// # db.close()
 /// # }
 /// ```
+#[doc(alias = "scan_prefix")]
 pub fn prefix(bytes: impl AsRef<[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let bytes = bytes.as_ref();
     let end = crate::tuple::prefix_end(bytes).map_or(Bound::Unbounded, Bound::Excluded);
@@ -102,6 +131,10 @@ mod tests {
         assert_eq!(bounds(..="b"), r#"Unbounded Included("b")"#);
         assert_eq!(bounds(prefix("a")), r#"Included("a") Excluded("b")"#);
         assert_eq!(bounds(prefix(b"")), r#"Included("") Unbounded"#);
+        assert_eq!(bounds(OrEmpty("b".."a")), r#"Included("b") Excluded("b")"#);
+        assert_eq!(bounds(OrEmpty("a"..="a")), r#"Included("a") Included("a")"#);
+        let both = (Bound::Excluded("a"), Bound::Excluded("a"));
+        assert_eq!(bounds(OrEmpty(both)), r#"Included("a") Excluded("a")"#);
         let both = (Bound::Excluded("a"), Bound::Unbounded);
         assert_eq!(bounds(both), r#"Excluded("a") Unbounded"#);
     }

@@ -62,7 +62,8 @@
 //! | one write | [`Tree::put`]; [`Tree::delete`] |
 //! | writes that depend on nothing read | [`Db::commit`] of a [`Batch`] |
 //! | writes that depend on reads | [`Db::transact`]; [`Db::try_transact`] to return an error of one's own |
-//! | delete a range | [`Batch::delete_range`], at the price of one row; [`Txn::delete_range`] row by row |
+//! | count a range | [`Tree::count`] reads it; [`Tree::row_count`] and [`Tree::estimate`] do not |
+//! | delete a range | [`Tree::delete_range`] and [`Batch::delete_range`], at the price of one row; [`Txn::delete_range`] row by row |
 //! | a new number | [`Tree::next_number`], [`Tree::reserve`] |
 //! | a first load | [`Db::bulk_load`] |
 //!
@@ -84,6 +85,10 @@ mod plant;
 #[macro_use]
 mod debug;
 
+// The documentation shows the calls of a type in the order of modules: first the most used.
+mod db;
+pub mod table;
+
 pub mod backup;
 mod blob;
 mod block;
@@ -94,7 +99,6 @@ mod catalog;
 pub mod check;
 #[allow(dead_code)] // each module uses a part of it
 mod coding;
-mod db;
 mod error;
 mod io;
 mod key_range;
@@ -111,7 +115,6 @@ mod store;
 mod striped;
 #[allow(unused_imports)] // a facade: each module uses a part of it
 mod sync;
-pub mod table;
 mod tree;
 mod trim;
 pub mod tuple;
@@ -258,15 +261,3 @@ pub mod internals {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
-/// Runs the examples of the guide.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide.md")]
-struct Guide;
-/// Runs the examples of the guide to tables.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/tables.md")]
-struct Tables;
-/// Runs the examples of the guide to transactions.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/transactions.md")]
-struct Transactions;

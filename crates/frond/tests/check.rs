@@ -46,7 +46,7 @@ fn churn(db: &Db, tree: &Tree, dice: &mut Dice, steps: u64, keys: u64) {
             _ if dice.below(10) == 0 => {
                 let start = dice.below(keys);
                 let end = format!("key{:06}", start + 1 + dice.below(60)).into_bytes();
-                batch.delete_range(tree, format!("key{start:06}").as_bytes(), &end).unwrap();
+                batch.delete_range(tree, format!("key{start:06}").as_bytes()..&end[..]).unwrap();
             }
             _ => {}
         }

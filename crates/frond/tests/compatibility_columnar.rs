@@ -128,7 +128,7 @@ fn change(tree: usize, rows: &mut Rows, db: Option<&Db>) {
     let (from, to) = (&sorted[DELETED.start as usize], &sorted[DELETED.end as usize]);
     rows.retain(|key, _| key < from || key >= to);
     if let Some(open) = &open {
-        batch.delete_range(open, from, to).unwrap();
+        batch.delete_range(open, from..to).unwrap();
         db.unwrap().commit(&mut batch).unwrap();
     }
     for (at, key) in sorted.iter().enumerate().skip(3).step_by(41) {
@@ -334,7 +334,7 @@ fn a_store_of_columnar_runs_is_read_and_written() {
             }
         }
         let last = rows.keys().nth_back(100).expect("there are more").clone();
-        batch.delete_range(&tree, &last, &[0xff; 20]).unwrap();
+        batch.delete_range(&tree, &last[..]..&[0xff; 20][..]).unwrap();
         drop(rows.split_off(&last));
         db.commit(&mut batch).unwrap();
     }

@@ -116,3 +116,39 @@ fn a_transaction_returns_an_error_of_the_program() {
     }
     assert!(!tree.contains("fir").unwrap(), "rolled back");
 }
+
+#[test]
+fn ranges_are_counted_and_deleted_in_one_call() {
+    let (_dir, db, tree) = store();
+    let snapshot = db.snapshot();
+    assert_eq!(tree.count(..).unwrap(), 4);
+    assert_eq!(tree.count(frond::prefix("b")).unwrap(), 2);
+    assert_eq!(tree.count("x".."y").unwrap(), 0);
+    assert!(matches!(tree.count("y".."x"), Err(Error::InvalidArgument(_))));
+    assert_eq!(tree.range("y".."x").count(), 0);
+    tree.delete_range("b".."b").unwrap();
+    assert!(matches!(tree.delete_range("c".."b"), Err(Error::InvalidArgument(_))));
+    assert_eq!(tree.count(..).unwrap(), 4);
+    tree.delete_range("b"..="beech").unwrap();
+    assert_eq!(keys(tree.range(..)), ["ash", "birch", "cedar"]);
+    // Without an upper bound: the greatest possible key goes, too.
+    let greatest = vec![0xff; frond::KEY_BYTES_MAX];
+    tree.put(&greatest, "").unwrap();
+    tree.put([0xff; 300], "").unwrap();
+    assert_eq!(tree.count("b"..).unwrap(), 4);
+    tree.delete_range("c"..).unwrap();
+    assert_eq!(keys(tree.range(..)), ["ash", "birch"]);
+    tree.put(&greatest, "").unwrap();
+    tree.delete_range(&greatest..).unwrap();
+    tree.delete_range(..="ash").unwrap();
+    assert_eq!(keys(tree.range(..)), ["birch"]);
+    db.checkpoint().unwrap();
+    assert_eq!(keys(tree.range(..)), ["birch"]);
+    tree.delete_range(..).unwrap();
+    assert_eq!(tree.count(..).unwrap(), 0);
+    assert_eq!(snapshot.count(&tree, "b"..).unwrap(), 3);
+    assert!(snapshot.contains(&tree, "ash").unwrap() && !tree.contains("ash").unwrap());
+    let mut value = b"old".to_vec();
+    assert!(snapshot.get_into(&tree, "ash", &mut value).unwrap() && value == b"ASH");
+    assert!(!snapshot.get_into(&tree, "oak", &mut value).unwrap() && value.is_empty());
+}

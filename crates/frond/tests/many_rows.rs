@@ -79,7 +79,7 @@ fn a_read_of_many_rows_equals_single_reads() {
         tree.put(&key(dice.below(ROWS)), &long_value(round)).unwrap();
         let from = dice.below(ROWS);
         let mut batch = Batch::new();
-        batch.delete_range(&tree, &key(from), &key(from + 20)).unwrap();
+        batch.delete_range(&tree, key(from)..key(from + 20)).unwrap();
         db.commit(&mut batch).unwrap();
         if round % 2 == 0 {
             // Nothing of it is in memory, so blocks are read in parallel.

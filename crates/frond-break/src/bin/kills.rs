@@ -88,7 +88,7 @@ fn into_batch(batch: &mut Batch, tree: &Tree, writes: &[Write]) -> frond::Result
         Write::Put(key, value) => batch.put(tree, key, value),
         Write::Append(key, more) => batch.merge(tree, key, operator::APPEND, more),
         Write::Delete(key) => batch.delete(tree, key),
-        Write::Range(from, to) => batch.delete_range(tree, from, to),
+        Write::Range(from, to) => batch.delete_range(tree, from..to),
     })
 }
 

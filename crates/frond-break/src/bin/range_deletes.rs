@@ -147,7 +147,7 @@ fn main() {
         for some in ranges(&mut dice, phase).into_iter().take_while(|_| run.goes_on()) {
             let mut batch = Batch::new();
             for (from, to) in &some {
-                run.must(batch.delete_range(&tree, from, to), "delete a range");
+                run.must(batch.delete_range(&tree, from..to), "delete a range");
                 delete(&mut model, from, to);
                 if dice.one_in(8) {
                     run.must(batch.put(&tree, from, b"again"), "put");

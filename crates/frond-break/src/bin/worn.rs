@@ -104,7 +104,7 @@ fn change(run: &Run, db: &Db, tree: &Tree, dice: &mut Dice, model: &mut Rows) {
         _ => {
             let (from, to) = (dice.below(u64::from(last) + 1) as u32, count as u32);
             let (from, to) = (from.to_be_bytes(), (from + to).to_be_bytes());
-            run.must(batch.delete_range(tree, &from, &to), "delete a range");
+            run.must(batch.delete_range(tree, &from..&to), "delete a range");
             model.retain(|key, _| key[..] < from[..] || key[..] >= to[..]);
         }
     }

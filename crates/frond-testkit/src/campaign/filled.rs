@@ -181,7 +181,7 @@ impl Life {
             0 => tree.delete(key).map(drop),
             1 => {
                 let mut batch = Batch::new();
-                batch.delete_range(tree, key, &[key, &[0][..]].concat())?;
+                batch.delete_range(tree, key..=key)?;
                 db.commit(&mut batch).map(drop)
             }
             _ => {

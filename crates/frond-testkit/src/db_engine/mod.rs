@@ -313,7 +313,7 @@ impl OpenDb {
                 Write::Range(_, from, to) => {
                     let (from, to) = (from.bytes(), to.bytes());
                     if from < to {
-                        batch.delete_range(&tree, &from, &to)?;
+                        batch.delete_range(&tree, &from..&to)?;
                     }
                 }
             }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::{
-    Error, Interrupter, Result, TreeId,
+    Error, Interrupter, KeyRange, Result, TreeId,
     blob::BlobHold,
     bounds,
     cancel::CancelToken,
     coding::put_varint,
-    db::{Shared, Tree, commit::LOCK_WAIT},
+    db::{Shared, Tree, commit::LOCK_WAIT, tree::borrowed_bounds},
     message::Tag,
     pipeline::CommitPayload,
     run::OPERATOR_USER_MIN,
@@ -42,6 +42,7 @@ use crate::{
 ///
 /// A batch cannot be cloned: it owns the long values that it has written, and each belongs to one
 /// commit.
+#[doc(alias = "WriteBatch")]
 #[derive(Default)]
 pub struct Batch {
     pub(crate) writes: WriteSet,
@@ -151,6 +152,7 @@ impl Batch {
     ///
     /// # Errors
     /// As [`put`](Self::put).
+    #[doc(alias = "remove")]
     pub fn delete(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         self.join(tree)?;
@@ -201,26 +203,51 @@ impl Batch {
         Ok(())
     }
 
-    /// Deletes all keys in `[from, to)`. Costs the same however many keys there are. n range
-    /// deletes cost n log n, and a read that meets n of them log² n.
+    /// Deletes all keys in a range. Costs the same however many keys there are. n range deletes
+    /// cost n log n, and a read that meets n of them log² n.
+    ///
+    /// A range without an upper bound takes 128 KiB in the log and in memory, because it is written
+    /// with the greatest possible key. To delete all rows of a tree, use a
+    /// [truncation](crate::schema::TreesChange::truncate).
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let users = db.create_tree("users", Default::default())?;
+    /// for name in ["ada", "bob", "tmp:1", "tmp:2"] {
+    ///     users.put(name, "")?;
+    /// }
+    /// let mut batch = frond::Batch::new();
+    /// batch.delete_range(&users, frond::prefix("tmp:"))?;
+    /// batch.delete_range(&users, ..="ada")?;
+    /// db.commit(&mut batch)?;
+    /// assert_eq!(users.count(..)?, 1);
+    /// # db.close()
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As [`put`](Self::put), and `InvalidArgument` if `from` is not below `to`.
-    pub fn delete_range(
-        &mut self,
-        tree: &Tree,
-        from: impl AsRef<[u8]>,
-        to: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.push_delete_range(tree, from.as_ref(), to.as_ref())
+    /// As [`put`](Self::put), and `InvalidArgument` if the range ends before it begins.
+    pub fn delete_range(&mut self, tree: &Tree, range: impl KeyRange) -> Result<()> {
+        let (from, to) = borrowed_bounds(&range)?;
+        let greatest = to.is_none().then(|| vec![0xff; bounds::KEY_BYTES.len()]);
+        let from = from.as_deref().unwrap_or_default();
+        self.push_delete_range(
+            tree,
+            from,
+            to.as_deref().or(greatest.as_deref()).unwrap_or_default(),
+        )?;
+        // The range ends before the greatest key.
+        greatest.map_or(Ok(()), |key| self.delete(tree, key))
     }
 
     fn push_delete_range(&mut self, tree: &Tree, from: &[u8], to: &[u8]) -> Result<()> {
         self.join(tree)?;
         check_key(from)?;
         check_key(to)?;
-        if from >= to {
-            return Err(Error::InvalidArgument("a range to delete ends before it begins".into()));
+        if from == to {
+            return Ok(());
         }
         self.writes.check_room(from.len() + to.len())?;
         self.writes.push_range(tree.entry.id, from, to);

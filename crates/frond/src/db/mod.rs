@@ -12,10 +12,17 @@
 //!
 //! Threads: every handle may be used from all threads concurrently.
 
+// The documentation shows the calls of a type in the order of modules: first the most used.
+mod handle;
+mod tree;
+
+mod ddl;
+
+mod session;
+
 mod batch;
 mod commit;
 mod counters;
-mod ddl;
 mod feed;
 #[cfg(all(test, shuttle))]
 mod interleavings;
@@ -24,12 +31,10 @@ mod of_table;
 mod open;
 mod options;
 mod read;
-mod session;
 mod shared;
 mod sizes;
 mod stats;
 mod striped_handle;
-mod tree;
 
 pub(crate) use crate::catalog::{StoredIndex, StoredTable, check_columns, is_table};
 pub use batch::Batch;
@@ -40,11 +45,11 @@ pub use load::{BulkLoad, BulkLoaded, IndexBuild, RowChanged};
 #[cfg(feature = "internals")]
 pub use of_table::bypass_table;
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
+pub(crate) use read::{BothEnds, KeyOrder, Passed, Repeats, Row, RowPlace, TwoWay, Which};
 pub use read::{
     Cursor, Projection, RangeEstimate, Reader, RowBuf, RowCount, Rows, Snapshot, TemporaryRows,
     TxnRows,
 };
-pub(crate) use read::{KeyOrder, Repeats, Steps, Which};
 pub(crate) use session::RowCall;
 pub use session::{
     IfLocked, Interrupter, Isolation, ManyRows, PreparedInfo, PreparedTxn, ReadOptions, RowChange,
@@ -56,8 +61,7 @@ pub use sizes::TreeSizes;
 pub use stats::{DamagedRange, Stats, TreeStats};
 pub use tree::{Tree, TreeInfo, TreeOptions};
 
-use crate::{Durability, Error, Result, Seqno, sync::Arc};
-use std::path::Path;
+use crate::sync::Arc;
 use striped_handle::StripedHandles;
 
 /// An open store.
@@ -85,143 +89,3 @@ pub struct Db {
 }
 
 short_debug!(Db, "Db", |db| db.shared.engine.store.dir());
-
-impl Db {
-    /// Opens the store in `dir`, and creates it if there is none (unless `Options` say otherwise).
-    /// After a crash this replays the log: at most 512 MiB of it.
-    ///
-    /// # Errors
-    /// `Locked` if the store is open elsewhere, unless both only read; `NotAStore`, `TooNew`,
-    /// `ForeignFile`, `Truncated`, `WalDamaged`, `WalMissing`, `NoSuperblock` if it cannot be
-    /// opened; `OperatorNeeded` if a tree uses a merge operator that is not in `Options`. Nothing
-    /// is written then.
-    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
-        open::open(dir.as_ref(), options)
-    }
-
-    /// Commits a batch at the store's durability, and empties it. Returns the commit's seqno.
-    ///
-    /// A batch waits for rows, gaps and trees that transactions have locked. It never fails with
-    /// `Deadlock`: if it is chosen as the victim of a cycle, it releases its locks and starts
-    /// again, in the time that is left of its [lock timeout](Batch::lock_timeout).
-    ///
-    /// # Errors
-    /// Nothing was done, and the batch is unchanged, after:
-    /// - `DuplicateKey` if the key of an insert exists ([`Batch::insert`]), `InvalidArgument` if
-    ///   the batch belongs to another store;
-    /// - `NoSuchTree` if a tree of its rows was dropped, truncated or filled by a load since they
-    ///   were put;
-    /// - `LockTimeout` if it waited too long for locks, `TooManyLocks` if there is no memory for
-    ///   more of them, `Interrupted` if the batch was [cancelled](Batch::set_interrupter);
-    /// - `BatchTooLarge` if it does not fit into a log record or into memory;
-    /// - `Full` if the disk is full: only deletes are admitted;
-    /// - `ReadOnly`, `Closed`, and `Failed` if the store had stopped before;
-    /// - I/O errors and damage of what had to be read to check inserts, and to find whether keys
-    ///   exist.
-    ///
-    /// `Failed` from a write or sync of this commit, and `OutcomeUnknown`, stop the store:
-    /// reopening it shows whether the batch was committed.
-    pub fn commit(&self, batch: &mut Batch) -> Result<Seqno> {
-        self.shared.commit(batch, None)
-    }
-
-    /// Commits a batch, like [`commit`](Self::commit), at the given durability.
-    ///
-    /// # Errors
-    /// As [`commit`](Self::commit).
-    pub fn commit_with(&self, batch: &mut Batch, durability: Durability) -> Result<Seqno> {
-        self.shared.commit(batch, Some(durability))
-    }
-
-    /// A snapshot of the current state of the store.
-    pub fn snapshot(&self) -> Snapshot {
-        self.shared.snapshot()
-    }
-
-    /// Makes everything committed so far durable in trees, so that the log before it can be
-    /// trimmed, and returns free disk space to the file system. Never needed for safety; useful
-    /// before copying files. Blocks until done.
-    ///
-    /// # Errors
-    /// I/O errors, which stop the store.
-    pub fn checkpoint(&self) -> Result<()> {
-        if self.shared.lifecycle.read_only {
-            return Err(Error::ReadOnly);
-        }
-        let engine = &self.shared.engine;
-        engine.health.check()?;
-        engine.freeze();
-        while engine.apply_oldest()? {}
-        engine.go_idle()
-    }
-
-    /// Calls `tell`, on a thread of the store, once every commit sequenced so far is durable:
-    /// within one second even if the store is idle, and at the latest before [`close`](Db::close)
-    /// returns. `tell` must not call the store. It is never called if the store fails before. Meant
-    /// for programs that keep a log of their own until the store no longer needs it.
-    ///
-    /// # Errors
-    /// `ReadOnly`, `Closed`, `Failed`: `tell` is not called.
-    pub fn when_synced(&self, tell: impl FnOnce() + Send + 'static) -> Result<()> {
-        self.shared.check_writable()?;
-        self.shared.engine.tell_when_synced(Box::new(tell))
-    }
-
-    /// Problems that opening met, which lost nothing but need attention, one sentence each with its
-    /// code: a superblock slot, or what it links, that could not be used (FRD-2105); a disk without
-    /// space for the commits of in-doubt transactions (FRD-1303), or for the checkpoint that ends a
-    /// recovery (FRD-1304). Usually empty.
-    pub fn warnings(&self) -> &[String] {
-        &self.shared.lifecycle.warnings
-    }
-
-    /// Counters and sizes, and the damage that background work has found.
-    pub fn stats(&self) -> Stats {
-        Stats::collect(&self.shared)
-    }
-
-    /// Costs of encoding and decoding since the store was opened, for each tree by name, the
-    /// catalog first. [`stats`](Db::stats) has the sums, which include dropped trees. Reads some
-    /// forty counters per tree.
-    ///
-    /// ```
-    /// # fn main() -> frond::Result<()> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// let words = db.create_tree("words", Default::default())?;
-    /// words.put(b"frond", b"the leaf of a fern")?;
-    /// db.checkpoint()?;
-    /// let stats = db.tree_stats().into_iter().find(|of| of.tree == "words").unwrap();
-    /// assert_eq!((stats.leaves.rows, stats.leaves.blocks), (1, 1));
-    /// # db.close()
-    /// # }
-    /// ```
-    pub fn tree_stats(&self) -> Vec<TreeStats> {
-        TreeStats::collect(&self.shared)
-    }
-
-    /// Does one step of background work, if the environment has no threads; false if there is none.
-    #[doc(hidden)]
-    pub fn step(&self) -> Result<bool> {
-        let engine = &self.shared.engine;
-        engine.health.watch(engine.step())
-    }
-
-    /// Does one step of draining buffers; false if all are empty.
-    #[doc(hidden)]
-    pub fn drain_step(&self) -> Result<bool> {
-        self.shared.engine.drain_some()
-    }
-
-    /// Closes the store: all commits become durable, and the next open needs no recovery. Remaining
-    /// handles fail with `Closed` when they write. Dropping the last handle does the same, but can
-    /// only print an error. A store that has stopped ([`Stats::failed`])
-    /// only closes its files.
-    ///
-    /// # Errors
-    /// I/O errors; the store then recovers at the next open, and loses nothing that was
-    /// acknowledged.
-    pub fn close(&self) -> Result<()> {
-        self.shared.close()
-    }
-}

@@ -10,12 +10,16 @@ use crate::{
         batch::check_key,
         read::{View, in_key_order},
     },
+    key_range::OrEmpty,
     layout::{Layout, RowVersions, Standing},
     run::RowSchema,
     sync::Arc,
 };
 
-/// Options of a new tree.
+/// Options of a new tree, set by its methods:
+/// `TreeOptions::new().size_class(SizeClass::Small).unique(true)`. The fields are for reading those
+/// of an existing tree; a literal of the struct does not compile outside of this crate, not even
+/// with `..Default::default()`, because later versions may add fields.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct TreeOptions {
@@ -170,11 +174,6 @@ impl Tree {
         Ok(view)
     }
 
-    /// The version of the layout in which the handle returns values, if these name theirs.
-    pub fn layout_version(&self) -> Option<u16> {
-        self.versions().map(|versions| versions.newest())
-    }
-
     /// How values are mapped to the version in which the handle returns them.
     pub(super) fn versions(&self) -> Option<&Arc<RowVersions>> {
         self.schema.as_ref()?.versions()
@@ -223,22 +222,6 @@ impl Tree {
         Ok(Cow::Owned(value))
     }
 
-    /// The tree's number, which no other tree of the store ever has, and which renaming does not
-    /// change.
-    pub fn id(&self) -> TreeId {
-        self.entry.id
-    }
-
-    /// The current name.
-    pub fn name(&self) -> String {
-        self.entry.name()
-    }
-
-    /// The tree's name and options.
-    pub fn info(&self) -> TreeInfo {
-        self.entry.record().into()
-    }
-
     /// The value of a key. Costs one copy of the value, and at most one read of the device when the
     /// upper part of the tree is in memory.
     ///
@@ -261,6 +244,133 @@ impl Tree {
         let found = self.view()?.get(self.entry.id, key, value)?;
         self.bring_up(value)?;
         Ok(found)
+    }
+
+    /// True if the key exists. Costs as much as [`get`](Self::get), without the copy of the value.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    #[doc(alias = "contains_key")]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        check_key(key)?;
+        self.view()?.exists(self.entry.id, key)
+    }
+
+    /// The values of many keys, all at one snapshot, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    #[doc(alias = "multi_get")]
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        let view = self.view()?;
+        in_key_order(keys, |key| {
+            check_key(key)?;
+            let mut value = Vec::new();
+            let found = view.get(self.entry.id, key, &mut value)?;
+            self.bring_up(&mut value)?;
+            Ok(found.then_some(value))
+        })
+    }
+
+    /// Commits one `put`.
+    ///
+    /// # Errors
+    /// As [`Batch::put`] and [`Db::commit`](crate::Db::commit).
+    #[doc(alias("insert", "set"))]
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Seqno> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let mut batch = Batch::new();
+        batch.put(self, key, value)?;
+        self.shared.commit(&mut batch, None)
+    }
+
+    /// Commits one `delete`.
+    ///
+    /// # Errors
+    /// As [`Batch::delete`] and [`Db::commit`](crate::Db::commit).
+    #[doc(alias = "remove")]
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Seqno> {
+        let key = key.as_ref();
+        let mut batch = Batch::new();
+        batch.delete(self, key)?;
+        self.shared.commit(&mut batch, None)
+    }
+
+    /// Commits one delete of all keys in a range, at the price of one row: see
+    /// [`Batch::delete_range`].
+    ///
+    /// # Errors
+    /// As [`Batch::delete_range`] and [`Db::commit`](crate::Db::commit).
+    #[doc(alias = "clear")]
+    pub fn delete_range(&self, range: impl KeyRange) -> Result<Seqno> {
+        let mut batch = Batch::new();
+        batch.delete_range(self, range)?;
+        self.shared.commit(&mut batch, None)
+    }
+
+    /// A cursor over a range of keys at the current state, before its first row.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let tree = db.create_tree("t", Default::default())?;
+    /// for key in ["a", "b", "c"] {
+    ///     tree.put(key.as_bytes(), b"1")?;
+    /// }
+    /// let mut cursor = tree.scan(&b"b"[..]..)?;
+    /// while let Some((key, value)) = cursor.next()? {
+    ///     println!("{key:?} {value:?}");
+    /// }
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); `InvalidArgument` if the range ends before it begins.
+    #[doc(alias("cursor", "raw_iterator"))]
+    pub fn scan(&self, range: impl KeyRange) -> Result<Cursor> {
+        self.shared.engine.health.check()?;
+        let snapshot = self.shared.snapshot();
+        Cursor::new(snapshot, self.entry.id, Some(self), bounds(&range)?)
+    }
+
+    /// The rows of a range at the current state, from both ends. Each row is copied: a
+    /// [`scan`](Self::scan) is faster. Errors are items, and end the iteration. A range that ends
+    /// before it begins has no rows.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let tree = db.tree("people", Default::default())?;
+    /// for name in ["ada", "bob", "bo"] {
+    ///     tree.put(name.as_bytes(), b"")?;
+    /// }
+    /// for row in tree.range("ada".."bob") {
+    ///     let (key, _value) = row?;
+    ///     println!("{key:?}");
+    /// }
+    /// let last = tree.range(frond::prefix("bo")).next_back().transpose()?;
+    /// assert_eq!(last.map(|row| row.0), Some(b"bob".to_vec()));
+    /// # db.close()
+    /// # }
+    /// ```
+    #[doc(alias("iter", "first", "last", "prefix_iterator"))]
+    pub fn range(&self, range: impl KeyRange) -> Rows {
+        Rows::new(self.scan(OrEmpty(range)))
+    }
+
+    /// Counts the rows of a range at the current state, exactly. It scans the range, at a tenth of
+    /// the cost of a scan that returns its rows; values are not read if the tree has a layout for
+    /// them. [`row_count`](Self::row_count) and [`estimate`](Self::estimate) read no rows.
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan) and [`Cursor::next`].
+    #[doc(alias("len", "is_empty"))]
+    pub fn count(&self, range: impl KeyRange) -> Result<u64> {
+        self.scan(range)?.count_rest()
     }
 
     /// Makes a projection of this tree's values: the parts with these numbers in the layout of
@@ -352,101 +462,25 @@ impl Tree {
         self.view()?.get_at(self, key, from, out)
     }
 
-    /// True if the key exists. Costs as much as [`get`](Self::get), without the copy of the value.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let key = key.as_ref();
-        check_key(key)?;
-        self.view()?.exists(self.entry.id, key)
+    /// The tree's number, which no other tree of the store ever has, and which renaming does not
+    /// change.
+    pub fn id(&self) -> TreeId {
+        self.entry.id
     }
 
-    /// The values of many keys, all at one snapshot, in the order of the keys.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
-        let view = self.view()?;
-        in_key_order(keys, |key| {
-            check_key(key)?;
-            let mut value = Vec::new();
-            let found = view.get(self.entry.id, key, &mut value)?;
-            self.bring_up(&mut value)?;
-            Ok(found.then_some(value))
-        })
+    /// The current name.
+    pub fn name(&self) -> String {
+        self.entry.name()
     }
 
-    /// Commits one `put`.
-    ///
-    /// # Errors
-    /// As [`Batch::put`] and [`Db::commit`](crate::Db::commit).
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Seqno> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        let mut batch = Batch::new();
-        batch.put(self, key, value)?;
-        self.shared.commit(&mut batch, None)
+    /// The tree's name and options.
+    pub fn info(&self) -> TreeInfo {
+        self.entry.record().into()
     }
 
-    /// Commits one `delete`.
-    ///
-    /// # Errors
-    /// As [`Batch::delete`] and [`Db::commit`](crate::Db::commit).
-    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Seqno> {
-        let key = key.as_ref();
-        let mut batch = Batch::new();
-        batch.delete(self, key)?;
-        self.shared.commit(&mut batch, None)
-    }
-
-    /// A cursor over a range of keys at the current state, before its first row.
-    ///
-    /// ```
-    /// # fn main() -> frond::Result<()> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// let tree = db.create_tree("t", Default::default())?;
-    /// for key in ["a", "b", "c"] {
-    ///     tree.put(key.as_bytes(), b"1")?;
-    /// }
-    /// let mut cursor = tree.scan(&b"b"[..]..)?;
-    /// while let Some((key, value)) = cursor.next()? {
-    ///     println!("{key:?} {value:?}");
-    /// }
-    /// # db.close()
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn scan(&self, range: impl KeyRange) -> Result<Cursor> {
-        self.shared.engine.health.check()?;
-        let snapshot = self.shared.snapshot();
-        Cursor::new(snapshot, self.entry.id, Some(self), bounds(&range)?)
-    }
-
-    /// The rows of a range at the current state, from both ends. Each row is copied: a
-    /// [`scan`](Self::scan) is faster. Errors are items, and end the iteration.
-    ///
-    /// ```
-    /// # fn main() -> frond::Result<()> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-    /// let tree = db.tree("people", Default::default())?;
-    /// for name in ["ada", "bob", "bo"] {
-    ///     tree.put(name.as_bytes(), b"")?;
-    /// }
-    /// for row in tree.range("ada".."bob") {
-    ///     let (key, _value) = row?;
-    ///     println!("{key:?}");
-    /// }
-    /// let last = tree.range(frond::prefix("bo")).next_back().transpose()?;
-    /// assert_eq!(last.map(|row| row.0), Some(b"bob".to_vec()));
-    /// # db.close()
-    /// # }
-    /// ```
-    pub fn range(&self, range: impl KeyRange) -> Rows {
-        Rows::new(self.scan(range))
+    /// The version of the layout in which the handle returns values, if these name theirs.
+    pub fn layout_version(&self) -> Option<u16> {
+        self.versions().map(|versions| versions.newest())
     }
 }
 
@@ -493,19 +527,28 @@ pub(super) fn must_be_there(version: u16, newest: Option<u16>, tree: &str) -> Re
 
 /// Normalizes a range to `[from, to)`.
 pub(super) fn bounds(range: &impl KeyRange) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>)> {
+    let (from, to) = borrowed_bounds(range)?;
+    Ok((from.map(Cow::into_owned), to.map(Cow::into_owned)))
+}
+
+/// A key that starts or ends a range, or none.
+type End<'r> = Option<Cow<'r, [u8]>>;
+
+/// Normalizes a range like [`bounds`], without copies of keys that need not change.
+pub(super) fn borrowed_bounds<R: KeyRange>(range: &R) -> Result<(End<'_>, End<'_>)> {
     let after = |key: &[u8]| {
         let mut next = key.to_vec();
         next.push(0);
-        next
+        Cow::Owned(next)
     };
     let from = match range.lower() {
-        Bound::Included(key) => Some(key.to_vec()),
+        Bound::Included(key) => Some(Cow::Borrowed(key)),
         Bound::Excluded(key) => Some(after(key)),
         Bound::Unbounded => None,
     };
     let to = match range.upper() {
         Bound::Included(key) => Some(after(key)),
-        Bound::Excluded(key) => Some(key.to_vec()),
+        Bound::Excluded(key) => Some(Cow::Borrowed(key)),
         Bound::Unbounded => None,
     };
     if let (Some(from), Some(to)) = (&from, &to)

@@ -117,7 +117,7 @@ pub enum Error {
     /// The transaction was ended by a deadlock, by a conflict, or because it could not be spilled
     /// (FRD-1109): everything is rolled back. A temporary tree that could not be spilled is lost.
     #[error(
-        "FRD-1109 the transaction is over, and rolled back: an earlier call returned the reason; begin a new transaction (or the temporary tree is lost: create a new one)"
+        "FRD-1109 this transaction or temporary tree has ended, and its changes are undone: an earlier call returned the reason; begin a new one"
     )]
     TxnEnded,
     /// No transaction is prepared under this name (FRD-1110).

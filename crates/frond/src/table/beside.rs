@@ -18,7 +18,10 @@
 
 use std::cmp::Ordering;
 
-use crate::{Cursor, Result, Tree, Txn, TxnCursor, db::Repeats};
+use crate::{
+    Cursor, Result, Tree, Txn, TxnCursor,
+    db::{Passed, Repeats, RowPlace},
+};
 
 use super::read::TableIndex;
 
@@ -108,6 +111,24 @@ impl<'t> Entries<'t> {
 
     pub fn seek_last(&mut self) {
         self.stand(Position::High);
+    }
+
+    /// What was passed of the key of the entry that came last.
+    pub fn passed(&self) -> Passed {
+        match self.beside.as_ref().map(|beside| &beside.position) {
+            Some(Position::At(_, true)) => Passed::Second,
+            _ => Passed::First,
+        }
+    }
+
+    /// Moves to an entry that came before, to go on from there in a direction.
+    pub fn go_on_from(&mut self, (key, passed): RowPlace, forward: bool) {
+        let at = Position::At(key, passed == Passed::Second);
+        place(self.seen.walk(), &at, forward, false);
+        if let Some(beside) = &mut self.beside {
+            beside.forward = forward;
+            beside.stand(at);
+        }
     }
 
     /// Whether one key may come twice: as the transaction's own entry, and as the snapshot's.

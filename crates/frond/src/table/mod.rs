@@ -29,20 +29,23 @@
 //!
 //! Threads: all; a transaction belongs to one thread at a time. Guide: docs/tables.md.
 
+// The documentation shows the calls of a type in the order of modules: first the most used.
+mod read;
+mod write;
+
+mod delete_range;
+
 mod beside;
 mod build;
 mod check;
 mod columns;
-mod delete_range;
 mod entry;
 mod open;
-mod read;
 mod scan;
 mod spec;
 mod state;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
-mod write;
 
 pub use build::BuildProgress;
 pub use check::{TableFinding, TableReport};

@@ -137,8 +137,10 @@ impl Db {
         rows: Tree,
         kept: &mut KeptTable,
     ) -> Result<(Table, Vec<IndexSpec>)> {
+        // The state first: while there is none, nobody changes the stored definition.
+        let live = live_state(kept);
         let stored = stored(&rows)?;
-        if let Some(state) = live_state(kept) {
+        if let Some(state) = live {
             let definition = state.definition();
             let there: Vec<_> = definition.indexes.iter().map(|index| &index.spec).collect();
             must_have_columns(&rows, spec, &stored)?;

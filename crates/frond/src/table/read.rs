@@ -11,7 +11,8 @@
 use crate::{
     Error, IfLocked, Isolation, KeyRange, ReadOptions, Reader, Result, RowLock, Snapshot, Tree,
     Txn, TxnCursor,
-    db::{RowCall, RowRead, Sees, Which},
+    db::{Row, RowCall, RowRead, Sees, Which},
+    key_range::OrEmpty,
     sync::Arc,
 };
 
@@ -22,9 +23,6 @@ use super::{
     state::{IndexState, TableState},
     write::extract,
 };
-
-/// A row's key and value.
-pub(super) type Row = (Vec<u8>, Vec<u8>);
 
 /// How entries and rows are locked when they are read; `None` for no lock.
 pub(super) type Locking = Option<ReadOptions<'static>>;
@@ -75,6 +73,7 @@ impl Table {
     ///
     /// # Errors
     /// As [`get`](Self::get).
+    #[doc(alias = "multi_get")]
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
         reader: &impl Reader,
@@ -130,8 +129,9 @@ impl Table {
         reader.scan(&self.rows, range)
     }
 
-    /// The rows of a range, in the order of their keys. Each row is copied: a
-    /// [`scan`](Self::scan) is faster. Errors are items, and end the iteration.
+    /// The rows of a range, in the order of their keys, from both ends. Each row is copied: a
+    /// [`scan`](Self::scan) is faster. Errors are items, and end the iteration. A range that ends
+    /// before it begins has no rows.
     pub fn range<'r, R: Reader>(&self, reader: &'r R, range: impl KeyRange) -> R::Rows<'r> {
         reader.range(&self.rows, range)
     }
@@ -424,8 +424,10 @@ impl TableIndex {
         Ok(IndexScan::new(self.clone(), txn, (cursor, shown), None))
     }
 
-    /// Keys and values of rows in the order of the index, with extracted bytes in a range. Each
-    /// row is copied: a [`scan`](Self::scan) is faster. Errors are items, and end the iteration.
+    /// Keys and values of rows in the order of the index, with extracted bytes in a range, from
+    /// both ends. Each row is copied: a [`scan`](Self::scan) is faster. Errors are items, and end
+    /// the iteration. A range that ends before it begins has no rows. Taking rows from both ends in
+    /// turn costs a search for each turn.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -445,12 +447,14 @@ impl TableIndex {
     ///     let (key, row) = person?;
     ///     assert_eq!((&key[..], &row[..]), (&b"bob"[..], &b"Oslo"[..]));
     /// }
+    /// let last = people.index("city")?.range(&db, ..).next_back().transpose()?;
+    /// assert_eq!(last.map(|(key, _)| key), Some(b"bob".to_vec()));
     /// # drop(people);
     /// # db.close()
     /// # }
     /// ```
     pub fn range<'r>(&self, reader: &'r impl Reader, range: impl KeyRange) -> IndexRows<'r> {
-        IndexRows::new(self.scan(reader, range))
+        IndexRows::new(self.scan(reader, OrEmpty(range)))
     }
 
     /// Like [`scan`](Self::scan), with each entry and its row locked as requested when the cursor

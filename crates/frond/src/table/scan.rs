@@ -9,12 +9,12 @@
 
 use crate::{
     Cursor, Error, IfLocked, Result, RowLock, Snapshot, Txn, TxnCursor,
-    db::{KeyOrder, Steps, TreeLock},
+    db::{BothEnds, KeyOrder, Row, RowPlace, TreeLock, TwoWay},
 };
 
 use super::{
     beside::Entries,
-    read::{Locking, Row, TableIndex},
+    read::{Locking, TableIndex},
 };
 
 /// A scan of rows in the order of an index.
@@ -28,6 +28,8 @@ pub struct IndexScan<'t> {
     row: Vec<u8>,
     /// The order of the entries.
     order: KeyOrder,
+    /// Whether a row was returned since the scan was positioned.
+    has_given: bool,
 }
 
 short_debug!(IndexScan<'_>, "IndexScan", |scan| scan.index.index.spec.name);
@@ -68,24 +70,30 @@ impl<'t> IndexScan<'t> {
     fn of(index: TableIndex, source: Source<'t>, entries: Entries<'t>, locking: Locking) -> Self {
         let (extracted, key, row) = Default::default();
         let order = KeyOrder::default();
-        Self { index, source, entries, locking, extracted, key, row, order }
+        Self { index, source, entries, locking, extracted, key, row, order, has_given: false }
+    }
+
+    /// The scan is positioned anew.
+    fn moved(&mut self) {
+        self.order.forget();
+        self.has_given = false;
     }
 
     /// Moves just before the first row with these extracted bytes or greater ones.
-    pub fn seek(&mut self, extracted: &[u8]) {
-        self.order.forget();
-        self.entries.seek(&self.index.index.form().low(extracted));
+    pub fn seek(&mut self, extracted: impl AsRef<[u8]>) {
+        self.moved();
+        self.entries.seek(&self.index.index.form().low(extracted.as_ref()));
     }
 
     /// Moves before the first row.
     pub fn seek_first(&mut self) {
-        self.order.forget();
+        self.moved();
         self.entries.seek_first();
     }
 
     /// Moves after the last row.
     pub fn seek_last(&mut self) {
-        self.order.forget();
+        self.moved();
         self.entries.seek_last();
     }
 
@@ -116,7 +124,10 @@ impl<'t> IndexScan<'t> {
         };
         while self.step(forward).map_err(|error| self.index.named(error))? {
             match self.has_row() {
-                Ok(true) => return Ok(Some(self.found())),
+                Ok(true) => {
+                    self.has_given = true;
+                    return Ok(Some(self.found()));
+                }
                 Ok(false) => {}
                 // The scan can continue after an entry that belongs to no row.
                 Err(error @ Error::TableMismatch { .. }) => return Err(error),
@@ -190,17 +201,43 @@ impl<'t> IndexScan<'t> {
     }
 }
 
-/// Keys and values of rows in the order of an index: see [`TableIndex::range`].
+impl TwoWay for IndexScan<'_> {
+    fn step(&mut self, forward: bool) -> Result<Option<Row>> {
+        let found = self.go(forward)?;
+        Ok(found.map(|IndexRow { key, row, .. }| (key.to_vec(), row.to_vec())))
+    }
+
+    fn place(&self) -> Option<RowPlace> {
+        self.has_given.then(|| {
+            let mut at = Vec::new();
+            self.index.index.form().write_key(&self.extracted, &self.key, &mut at);
+            (at, self.entries.passed())
+        })
+    }
+
+    fn stand(&mut self, place: Option<RowPlace>, forward: bool) {
+        match place {
+            Some(place) => {
+                self.moved();
+                self.entries.go_on_from(place, forward);
+            }
+            None if forward => self.seek_first(),
+            None => self.seek_last(),
+        }
+    }
+}
+
+/// Keys and values of rows in the order of an index, from both ends: see [`TableIndex::range`].
 ///
 /// It ends after the first error.
 #[derive(Debug)]
 pub struct IndexRows<'t> {
-    scan: Steps<IndexScan<'t>>,
+    rows: BothEnds<IndexScan<'t>>,
 }
 
 impl<'t> IndexRows<'t> {
     pub(super) fn new(scan: Result<IndexScan<'t>>) -> Self {
-        Self { scan: Steps::new(scan) }
+        Self { rows: BothEnds::new(scan) }
     }
 }
 
@@ -208,8 +245,13 @@ impl Iterator for IndexRows<'_> {
     type Item = Result<Row>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let owned = |IndexRow { key, row, .. }: IndexRow<'_>| (key.to_vec(), row.to_vec());
-        self.scan.step(|scan| scan.next().map(|found| found.map(owned)))
+        self.rows.step(true)
+    }
+}
+
+impl DoubleEndedIterator for IndexRows<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.rows.step(false)
     }
 }
 

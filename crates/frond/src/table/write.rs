@@ -117,6 +117,7 @@ impl Table {
     ///
     /// # Errors
     /// As [`Txn::delete`], and `IndexFunction`.
+    #[doc(alias = "remove")]
     pub fn delete(&self, txn: &Txn, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         txn.in_row_call(|| {

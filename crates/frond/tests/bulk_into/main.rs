@@ -71,7 +71,7 @@ fn put_and_delete_rows(db: &Db, tree: &Tree, count: u32) {
     db.checkpoint().unwrap();
     (0..count / 2).for_each(|row| batch.delete(tree, &row.to_be_bytes()).unwrap());
     db.commit(&mut batch).unwrap();
-    batch.delete_range(tree, &(count / 2).to_be_bytes(), &[0xff; 5]).unwrap();
+    batch.delete_range(tree, &(count / 2).to_be_bytes()[..]..&[0xff; 5][..]).unwrap();
     db.commit(&mut batch).unwrap();
 }
 
@@ -376,7 +376,7 @@ fn a_writer_that_waited_for_the_load_gets_an_error() {
         let batch = scope.spawn(|| tree.put(b"batch", b"").map(drop));
         let range = scope.spawn(|| {
             let mut batch = Batch::new();
-            batch.delete_range(tree, b"a", b"b")?;
+            batch.delete_range(tree, b"a"..b"b")?;
             db.commit(&mut batch).map(drop)
         });
         let written = scope.spawn(|| {

@@ -64,7 +64,7 @@ fn a_range_delete_ends_an_index_build() {
     let mut build = db.build_indexes(&base, &indexes()).unwrap();
     feed_base(&mut build, &base).unwrap();
     let mut batch = Batch::new();
-    batch.delete_range(&base, b"2", b"4").unwrap();
+    batch.delete_range(&base, b"2"..b"4").unwrap();
     db.commit(&mut batch).unwrap();
     let refused = feed_round(&mut build);
     assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{refused:?}");

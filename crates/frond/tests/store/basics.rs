@@ -56,7 +56,7 @@ fn random_changes_match_a_map_through_reopenings() {
                     let mut to = key.clone();
                     to[8] = b'9';
                     to.push(0);
-                    batch.delete_range(&tree, &key, &to).unwrap();
+                    batch.delete_range(&tree, &key..&to).unwrap();
                     let gone: Vec<_> = model.range(key..to).map(|(k, _)| k.clone()).collect();
                     gone.iter().for_each(|key| drop(model.remove(key)));
                 }

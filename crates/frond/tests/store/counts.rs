@@ -216,7 +216,7 @@ fn counts_report_that_unchecked_writes_make_them_inexact() {
         let blind = db.open_tree("blind").unwrap();
         assert!(!blind.row_count().unwrap().exact);
         let mut batch = Batch::new();
-        batch.delete_range(&blind, b"", &[0xff; 9]).unwrap();
+        batch.delete_range(&blind, ..[0xff; 9]).unwrap();
         db.commit(&mut batch).unwrap();
         db.checkpoint().unwrap();
         assert_eq!(blind.estimate(..).unwrap().rows, 0);
@@ -254,7 +254,7 @@ fn blind_deletes_and_overwrites_do_not_raise_a_count() {
     // Of rows in the tree, in one large commit, and by range.
     let mut batch = Batch::new();
     (0..20_000).for_each(|row| batch.delete(&tree, &key(row)).unwrap());
-    batch.delete_range(&tree, &key(5), &key(10)).unwrap();
+    batch.delete_range(&tree, key(5)..key(10)).unwrap();
     db.commit(&mut batch).unwrap();
     assert!(count(&tree).0 <= 5, "{:?}", count(&tree));
     db.checkpoint().unwrap();
@@ -556,7 +556,7 @@ fn a_transaction_estimates_0_only_for_ranges_it_sees_as_empty() {
     let older = db.begin(Default::default()).unwrap();
     assert!(older.get(&tree, &key(150)).unwrap().is_some());
     let mut batch = Batch::new();
-    batch.delete_range(&tree, b"", b"l").unwrap();
+    batch.delete_range(&tree, ..b"l").unwrap();
     db.commit(&mut batch).unwrap();
     db.checkpoint().unwrap();
     while db.step().unwrap() || db.drain_step().unwrap() {}

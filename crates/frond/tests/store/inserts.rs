@@ -80,8 +80,8 @@ fn add(batch: &mut Batch, tree: &Tree, change: Change, number: u8) -> frond::Res
         Change::Put => batch.put(tree, KEY, [number]),
         Change::Delete => batch.delete(tree, KEY),
         Change::Append => batch.merge(tree, KEY, operator::APPEND, [number]),
-        Change::Range => batch.delete_range(tree, b"a", b"z"),
-        Change::RangeElsewhere => batch.delete_range(tree, b"x", b"z"),
+        Change::Range => batch.delete_range(tree, b"a"..b"z"),
+        Change::RangeElsewhere => batch.delete_range(tree, b"x"..b"z"),
     }
 }
 
@@ -192,12 +192,12 @@ fn a_refusal_names_the_first_insert_that_is_refused() {
     for with_range in [false, true] {
         let mut batch = Batch::new();
         batch.insert(&tree, b"d", b"").unwrap();
-        batch.delete_range(&tree, b"x", b"z").unwrap();
+        batch.delete_range(&tree, b"x"..b"z").unwrap();
         [b"c", b"a", b"b"].iter().for_each(|key| batch.insert(&tree, *key, b"").unwrap());
         // An insert keeps its place when it is folded.
         batch.put(&tree, b"c", b"").unwrap();
         if with_range {
-            batch.delete_range(&tree, b"a", b"z").unwrap();
+            batch.delete_range(&tree, b"a"..b"z").unwrap();
         }
         let refused = db.commit(&mut batch).unwrap_err();
         assert!(

@@ -62,7 +62,7 @@ fn a_large_batch_is_ordered_between_earlier_and_later_small_ones() {
     let between = db.snapshot();
     tree.put(&key(4), b"late").unwrap();
     tree.delete(&key(5)).unwrap();
-    batch.delete_range(&tree, &key(100), &key(200)).unwrap();
+    batch.delete_range(&tree, key(100)..key(200)).unwrap();
     for n in (6..9).chain(150..250).chain(MANY..MANY + 100) {
         batch.merge(&tree, &key(n), operator::APPEND, b"+").unwrap();
     }

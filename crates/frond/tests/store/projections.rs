@@ -314,7 +314,7 @@ fn unprojected_strings_are_not_decompressed_when_merging_sources() {
         for key in (7..KEYS).step_by(200) {
             batch.delete(&tree, &key.to_be_bytes()).unwrap();
         }
-        batch.delete_range(&tree, &3000u32.to_be_bytes(), &3020u32.to_be_bytes()).unwrap();
+        batch.delete_range(&tree, 3000u32.to_be_bytes()..3020u32.to_be_bytes()).unwrap();
         db.commit(&mut batch).unwrap();
         if is_buffered {
             db.checkpoint().unwrap();

@@ -42,7 +42,7 @@ fn change(dice: &mut Dice, tree: &Tree, rows: &mut Rows) -> Batch {
     for _ in 0..dice.below(300) {
         let (from, long) = (dice.below(KEYS), dice.chance(1, 200));
         let to = from + 1 + dice.below(if long { KEYS / 4 } else { 3 });
-        batch.delete_range(tree, &key(from), &key(to)).unwrap();
+        batch.delete_range(tree, key(from)..key(to)).unwrap();
         rows.retain(|row, _| *row < key(from) || *row >= key(to));
     }
     for _ in 0..dice.below(200) {
@@ -179,9 +179,9 @@ fn range_deletes_too_long_for_a_footer_are_applied_and_replayed() {
         // Keys of 48 MB each; a memtable is frozen at 64 MiB.
         let mut batch = Batch::new();
         for n in n..n + 400 {
-            batch.delete_range(&tree, &long(n, 1), &long(n, 2)).unwrap();
+            batch.delete_range(&tree, long(n, 1)..long(n, 2)).unwrap();
         }
-        batch.delete_range(&tree, &(n / 4).to_be_bytes(), &(n / 4 + 10).to_be_bytes()).unwrap();
+        batch.delete_range(&tree, (n / 4).to_be_bytes()..(n / 4 + 10).to_be_bytes()).unwrap();
         assert!(batch.bytes() > 45 << 20, "range deletes count");
         db.commit(&mut batch).unwrap();
     }

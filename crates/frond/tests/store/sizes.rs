@@ -62,7 +62,7 @@ fn work(db: &Db, tree: &Tree, dice: &mut Dice, longest: usize) {
             _ if dice.below(20) == 0 => {
                 batch.put(tree, &key(at), &vec![at as u8; longest]).unwrap();
             }
-            _ => batch.delete_range(tree, &key(at), &key(at + 1 + dice.below(60))).unwrap(),
+            _ => batch.delete_range(tree, key(at)..key(at + 1 + dice.below(60))).unwrap(),
         }
     }
     db.commit(&mut batch).unwrap();

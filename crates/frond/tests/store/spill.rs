@@ -43,7 +43,7 @@ fn change(db: &Db, tree: &Tree, model: &mut Model, dice: &mut Dice) {
             }
             _ => {
                 let to = at + 1 + dice.below(30);
-                batch.delete_range(tree, &key(at), &key(to)).unwrap();
+                batch.delete_range(tree, key(at)..key(to)).unwrap();
                 let gone: Vec<_> = model.range(key(at)..key(to)).map(|(k, _)| k.clone()).collect();
                 gone.iter().for_each(|k| drop(model.remove(k)));
             }

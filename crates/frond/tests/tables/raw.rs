@@ -26,7 +26,7 @@ fn refuses_writes(db: &Db, tree: &Tree, what: &str) {
     refused(batch.put(tree, b"k", b"v"), what);
     refused(batch.insert(tree, b"k", b"v"), what);
     refused(batch.delete(tree, b"k"), what);
-    refused(batch.delete_range(tree, b"a", b"z"), what);
+    refused(batch.delete_range(tree, "a".."z"), what);
     refused(batch.merge(tree, b"k", operator::APPEND, b"v"), what);
     assert!(batch.is_empty());
     let txn = begin(db, Isolation::Snapshot);

@@ -98,7 +98,7 @@ fn a_batch_waits_for_the_rows_of_a_transaction() {
         });
         let range = scope.spawn(|| {
             let mut batch = Batch::new();
-            batch.delete_range(tree, b"3", b"9").unwrap();
+            batch.delete_range(tree, b"3"..b"9").unwrap();
             db.commit(&mut batch).unwrap();
         });
         store.until_waiting(2);

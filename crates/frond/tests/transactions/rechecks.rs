@@ -201,7 +201,7 @@ fn a_scan_sees_changes_made_before_its_first_lock() {
                     true => db.drop_tree("t").unwrap(),
                     false => {
                         let mut batch = Batch::new();
-                        batch.delete_range(tree, &[0], &[ROWS - 1]).unwrap();
+                        batch.delete_range(tree, [0]..[ROWS - 1]).unwrap();
                         db.commit(&mut batch).map(drop).unwrap();
                     }
                 });

@@ -72,7 +72,7 @@ impl Change {
         match self {
             Change::Put(key, value) => batch.put(tree, key, value),
             Change::Delete(key) => batch.delete(tree, key),
-            Change::Range(from, to) => batch.delete_range(tree, from, to),
+            Change::Range(from, to) => batch.delete_range(tree, from..to),
             Change::Max(key, operand) => batch.merge(tree, key, operator::MAX, operand),
             Change::Append(key, operand) => batch.merge(tree, key, operator::APPEND, operand),
         }

@@ -180,13 +180,17 @@ pub fn validate_name(name: &str) -> Result<()> {
     }
 }
 
-fn name_flaw(name: &str) -> Option<&'static str> {
+fn name_flaw(name: &str) -> Option<String> {
     if name.is_empty() {
-        Some("it is empty")
+        Some("it is empty".into())
     } else if !bounds::NAME_BYTES.admits(name.len()) {
-        Some("it is too long: see docs/operating.md, \"Limits\"")
+        Some(format!(
+            "it has {} bytes; names may have up to {}",
+            name.len(),
+            bounds::NAME_BYTES.len()
+        ))
     } else if name.chars().any(char::is_control) {
-        Some("it has control characters")
+        Some("it has control characters".into())
     } else {
         None
     }

@@ -53,7 +53,7 @@ fn a_stalled_commit_blocks_no_commit_apply_or_checkpoint() {
         let tree = db.create_tree("t", Default::default()).unwrap();
         tree.put(b"gone", b"").unwrap();
         let mut batch = Batch::new();
-        batch.delete_range(&tree, b"g", b"h").unwrap();
+        batch.delete_range(&tree, b"g"..b"h").unwrap();
         for n in 0..count {
             batch.put(&tree, &n.to_be_bytes(), &vec![7; bytes]).unwrap();
         }

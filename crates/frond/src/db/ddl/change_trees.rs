@@ -263,6 +263,7 @@ impl TreesChange {
     /// takes its name, attributes, layouts and all settings; its counters start anew. The old tree
     /// is dropped as by [`drop_tree`](Self::drop_tree): its handles fail with `NoSuchTree` from
     /// then on, and snapshots taken earlier keep its rows.
+    #[doc(alias = "clear")]
     pub fn truncate(&mut self, tree: impl Into<WhichTree>) -> &mut Self {
         self.step(Step::Truncate(tree.into()))
     }

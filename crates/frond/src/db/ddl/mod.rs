@@ -12,11 +12,13 @@
 //!
 //! Threads: all; changes of the catalog are made one at a time.
 
+// First, because the documentation shows the calls of a type in the order of modules.
+pub(super) mod one_tree;
+
 pub(super) mod catalog_change;
 pub(super) mod change_trees;
 mod exclusive_lock;
 mod named_snapshot;
-pub(super) mod one_tree;
 pub(super) mod operators;
 
 pub(crate) use catalog_change::CatalogChange;

@@ -48,6 +48,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` if the tree exists and is unique where the options are not, or the other
     /// way round, or has other layouts; otherwise as [`create_tree`](Self::create_tree).
+    #[doc(alias("open_table", "column_family", "open_or_create"))]
     pub fn tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
         let tree = match self.open_tree(name) {
             Err(Error::NoSuchTree(_)) => match self.create_tree(name, options.clone()) {
@@ -133,6 +134,7 @@ impl Db {
     /// `NoSuchTree`; `LockTimeout` if such a transaction lasts ten seconds; `InvalidArgument` if
     /// the tree belongs to a table: call [`drop_table`](Self::drop_table) or
     /// [`drop_index`](Self::drop_index).
+    #[doc(alias("drop_cf", "delete_table"))]
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         self.change_trees().drop_tree(name).commit_one().map(drop)
     }

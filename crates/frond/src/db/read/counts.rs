@@ -59,6 +59,7 @@ impl Tree {
     ///
     /// # Errors
     /// `NoSuchTree` if the tree was dropped.
+    #[doc(alias = "len")]
     pub fn row_count(&self) -> Result<RowCount> {
         self.shared.engine.health.check()?;
         let counted = self.counted();

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// A row: key and value.
-type Row = (Vec<u8>, Vec<u8>);
+pub(crate) type Row = (Vec<u8>, Vec<u8>);
 
 fn owned(row: Option<(&[u8], &[u8])>) -> Option<Row> {
     row.map(|(key, value)| (key.to_vec(), value.to_vec()))
@@ -105,96 +105,149 @@ impl IntoIterator for Cursor {
     }
 }
 
-/// A cursor that an iterator steps forward: it ends after the first error, also that with which the
-/// scan started.
-#[derive(Debug)]
-pub(crate) struct Steps<C> {
-    cursor: Result<Option<C>>,
+/// Where a cursor stands after a row, comparable with other places of its range: a key, and what
+/// was passed of it.
+pub(crate) type RowPlace = (Vec<u8>, Passed);
+
+/// What was passed of a key. Only scans of indexes may have two entries of one key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Passed {
+    Nothing,
+    First,
+    Second,
 }
 
-impl<C> Steps<C> {
+/// A cursor that an iterator moves from both ends.
+pub(crate) trait TwoWay {
+    /// The next row in a direction.
+    fn step(&mut self, forward: bool) -> Result<Option<Row>>;
+    /// Where it stands; `None` before the first row and after the last.
+    fn place(&self) -> Option<RowPlace>;
+    /// Moves to a place, or else to the first row of a direction, to go on in that direction.
+    fn stand(&mut self, place: Option<RowPlace>, forward: bool);
+}
+
+/// The rows of one cursor, taken from both ends. A change of ends costs a new search. It ends after
+/// the first error, also that with which the scan started.
+#[derive(Debug)]
+pub(crate) struct BothEnds<C> {
+    cursor: Result<Option<C>>,
+    /// The end at which the cursor is.
+    forward: bool,
+    /// Where the other end is, if rows were taken there.
+    other: Option<RowPlace>,
+}
+
+impl<C: TwoWay> BothEnds<C> {
     pub fn new(cursor: Result<C>) -> Self {
-        Self { cursor: cursor.map(Some) }
+        Self { cursor: cursor.map(Some), forward: true, other: None }
     }
 
-    /// The next item, which `next` takes from the cursor.
-    pub fn step<T>(&mut self, next: impl FnOnce(&mut C) -> Result<Option<T>>) -> Option<Result<T>> {
-        let item = match &mut self.cursor {
-            Ok(cursor) => next(cursor.as_mut()?),
+    /// The next row from the start, or from the end.
+    pub fn step(&mut self, forward: bool) -> Option<Result<Row>> {
+        let row = match &mut self.cursor {
             Err(error) => Err(error.clone()),
+            Ok(cursor) => {
+                let cursor = cursor.as_mut()?;
+                if self.forward != forward {
+                    let there = std::mem::replace(&mut self.other, cursor.place());
+                    cursor.stand(there, forward);
+                    self.forward = forward;
+                }
+                let row = cursor.step(forward);
+                let is_taken = self.other.is_some() && {
+                    let (here, other) = (cursor.place(), &self.other);
+                    if forward { here >= *other } else { here <= *other }
+                };
+                if is_taken { row.map(|_| None) } else { row }
+            }
         };
-        if !matches!(item, Ok(Some(_))) {
+        if !matches!(row, Ok(Some(_))) {
             self.cursor = Ok(None);
         }
-        item.transpose()
+        row.transpose()
     }
 }
 
-/// The rows of a range as a transaction sees them: see [`Txn::range`](crate::Txn::range).
+/// The rows of a range as a transaction sees them, from both ends: see
+/// [`Txn::range`](crate::Txn::range).
 ///
 /// It ends after the first error.
 #[derive(Debug)]
 pub struct TxnRows<'t> {
-    cursor: Steps<TxnCursor<'t>>,
+    rows: BothEnds<TxnCursor<'t>>,
 }
 
-impl<'t> TxnRows<'t> {
-    pub(in crate::db) fn new(cursor: Result<TxnCursor<'t>>) -> Self {
-        Self { cursor: Steps::new(cursor) }
-    }
-}
-
-impl Iterator for TxnRows<'_> {
-    type Item = Result<Row>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.cursor.step(|cursor| cursor.next().map(owned))
-    }
-}
-
-impl std::iter::FusedIterator for TxnRows<'_> {}
-
-impl<'t> IntoIterator for TxnCursor<'t> {
-    type Item = Result<Row>;
-    type IntoIter = TxnRows<'t>;
-
-    fn into_iter(self) -> TxnRows<'t> {
-        TxnRows::new(Ok(self))
-    }
-}
-
-/// The rows of a range of a temporary tree: see [`TemporaryTree::range`](crate::TemporaryTree).
+/// The rows of a range of a temporary tree, from both ends: see
+/// [`TemporaryTree::range`](crate::TemporaryTree::range).
 ///
 /// It ends after the first error.
 #[derive(Debug)]
 pub struct TemporaryRows<'t> {
-    cursor: Steps<TemporaryCursor<'t>>,
+    rows: BothEnds<TemporaryCursor<'t>>,
 }
 
-impl<'t> TemporaryRows<'t> {
-    pub(in crate::db) fn new(cursor: Result<TemporaryCursor<'t>>) -> Self {
-        Self { cursor: Steps::new(cursor) }
-    }
+macro_rules! iterates {
+    ($($rows:ident over $cursor:ident)+) => {$(
+        impl<'t> $rows<'t> {
+            pub(in crate::db) fn new(cursor: Result<$cursor<'t>>) -> Self {
+                Self { rows: BothEnds::new(cursor) }
+            }
+        }
+
+        impl Iterator for $rows<'_> {
+            type Item = Result<Row>;
+
+            fn next(&mut self) -> Option<Self::Item> {
+                self.rows.step(true)
+            }
+        }
+
+        impl DoubleEndedIterator for $rows<'_> {
+            fn next_back(&mut self) -> Option<Self::Item> {
+                self.rows.step(false)
+            }
+        }
+
+        impl std::iter::FusedIterator for $rows<'_> {}
+
+        impl<'t> IntoIterator for $cursor<'t> {
+            type Item = Result<Row>;
+            type IntoIter = $rows<'t>;
+
+            /// The rows of the cursor's range that follow its position.
+            fn into_iter(self) -> $rows<'t> {
+                $rows::new(Ok(self))
+            }
+        }
+
+        impl TwoWay for $cursor<'_> {
+            fn step(&mut self, forward: bool) -> Result<Option<Row>> {
+                let row = if forward { self.next() } else { self.prev() };
+                row.map(owned)
+            }
+
+            fn place(&self) -> Option<RowPlace> {
+                self.passed()
+            }
+
+            fn stand(&mut self, place: Option<RowPlace>, forward: bool) {
+                match place {
+                    Some((mut key, passed)) => {
+                        if forward && passed != Passed::Nothing {
+                            key.push(0);
+                        }
+                        self.seek(&key);
+                    }
+                    None if forward => self.seek_first(),
+                    None => self.seek_last(),
+                }
+            }
+        }
+    )+};
 }
 
-impl Iterator for TemporaryRows<'_> {
-    type Item = Result<Row>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.cursor.step(|cursor| cursor.next().map(owned))
-    }
-}
-
-impl std::iter::FusedIterator for TemporaryRows<'_> {}
-
-impl<'t> IntoIterator for TemporaryCursor<'t> {
-    type Item = Result<Row>;
-    type IntoIter = TemporaryRows<'t>;
-
-    fn into_iter(self) -> TemporaryRows<'t> {
-        TemporaryRows::new(Ok(self))
-    }
-}
+iterates!(TxnRows over TxnCursor TemporaryRows over TemporaryCursor);
 
 #[cfg(test)]
 mod tests {
@@ -251,9 +304,12 @@ mod tests {
     #[test]
     fn an_error_is_returned_once() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (_db, tree) = tree(dir.path(), 3);
-        let mut rows = tree.range([2]..[1]);
-        assert!(matches!(rows.next(), Some(Err(crate::Error::InvalidArgument(_)))));
+        let (db, tree) = tree(dir.path(), 3);
+        assert!(matches!(tree.scan([2]..[1]), Err(crate::Error::InvalidArgument(_))));
+        assert!(tree.range([2]..[1]).next().is_none());
+        db.drop_tree("t").expect("drops");
+        let mut rows = tree.range(..);
+        assert!(matches!(rows.next(), Some(Err(crate::Error::NoSuchTree(_)))));
         assert!(rows.next().is_none() && rows.next_back().is_none());
     }
 }

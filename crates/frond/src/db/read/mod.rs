@@ -30,7 +30,7 @@ pub(super) use counts::is_nothing;
 pub use counts::{RangeEstimate, RowCount};
 pub use cursor::Cursor;
 pub(super) use cursor::Gap;
-pub(crate) use iter::Steps;
+pub(crate) use iter::{BothEnds, Passed, Row, RowPlace, TwoWay};
 pub use iter::{Rows, TemporaryRows, TxnRows};
 pub(crate) use key_order::{KeyOrder, Repeats};
 pub(super) use parallel_reads::bring_together;

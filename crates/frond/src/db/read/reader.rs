@@ -6,6 +6,7 @@
 use crate::{
     Error, KeyRange, Result,
     db::{Cursor, Db, Rows, Snapshot, Tree, Txn, TxnCursor, TxnRows},
+    key_range::OrEmpty,
     sync::Arc,
 };
 
@@ -40,7 +41,7 @@ pub trait Reader: seal::Source {
     where
         Self: 'r;
     /// The iterator [`Rows`], or [`TxnRows`] of a transaction.
-    type Rows<'r>: Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>
+    type Rows<'r>: DoubleEndedIterator<Item = Result<(Vec<u8>, Vec<u8>)>>
     where
         Self: 'r;
 
@@ -62,8 +63,8 @@ pub trait Reader: seal::Source {
     /// As [`get`](Self::get).
     fn scan<'r>(&'r self, tree: &Tree, range: impl KeyRange) -> Result<Self::Cursor<'r>>;
 
-    /// The rows of a range. Each row is copied: a [`scan`](Self::scan) is faster. Errors are items,
-    /// and end the iteration.
+    /// The rows of a range, from both ends. Each row is copied: a [`scan`](Self::scan) is faster.
+    /// Errors are items, and end the iteration. A range that ends before it begins has no rows.
     fn range<'r>(&'r self, tree: &Tree, range: impl KeyRange) -> Self::Rows<'r>;
 }
 
@@ -133,7 +134,7 @@ impl Reader for Db {
     }
 
     fn range(&self, tree: &Tree, range: impl KeyRange) -> Rows {
-        Rows::new(Reader::scan(self, tree, range))
+        Rows::new(Reader::scan(self, tree, OrEmpty(range)))
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{
         read::{View, in_key_order},
         tree::bounds,
     },
+    key_range::OrEmpty,
     pipeline::Engine,
     sync::Arc,
     version::{Reader, SnapshotState, Version},
@@ -117,11 +118,32 @@ impl Snapshot {
     /// or filled by a load before; for a named snapshot `DefinitionChanged` in both cases. I/O
     /// errors and damage.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let key = key.as_ref();
         let mut value = Vec::new();
-        let found = self.view(tree)?.get(tree.entry.id, key, &mut value)?;
-        tree.bring_up(&mut value)?;
-        Ok(found.then_some(value))
+        Ok(self.get_into(tree, key, &mut value)?.then_some(value))
+    }
+
+    /// Reads the value of a key at this snapshot into a reusable buffer; false, with an empty
+    /// buffer, if there is no such key.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_into(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let found = self.view(tree)?.get(tree.entry.id, key.as_ref(), value)?;
+        tree.bring_up(value)?;
+        Ok(found)
+    }
+
+    /// True if the key exists at this snapshot: see [`Tree::contains`].
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.view(tree)?.exists(tree.entry.id, key.as_ref())
     }
 
     /// The values of many keys at this snapshot, in the order of the keys: see [`Tree::get_many`].
@@ -176,13 +198,21 @@ impl Snapshot {
 
     /// The rows of a range at this snapshot, from both ends: see [`Tree::range`].
     pub fn range(&self, tree: &Tree, range: impl KeyRange) -> Rows {
-        Rows::new(self.scan(tree, range))
+        Rows::new(self.scan(tree, OrEmpty(range)))
+    }
+
+    /// Counts the rows of a range at this snapshot: see [`Tree::count`].
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan) and [`Cursor::next`].
+    pub fn count(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
+        self.scan(tree, range)?.count_rest()
     }
 
     /// A cursor over a range of keys at this snapshot, before its first row.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As [`get`](Self::get); `InvalidArgument` if the range ends before it begins.
     pub fn scan(&self, tree: &Tree, range: impl KeyRange) -> Result<Cursor> {
         self.check(tree)?;
         Cursor::new(self.clone(), tree.entry.id, Some(tree), bounds(&range)?)

@@ -48,13 +48,20 @@
 //! Threads: a transaction is used by one thread at a time; concurrent calls wait for each other,
 //! and for the end of a row call.
 
+// The documentation shows the calls of a type in the order of modules: first the most used.
+mod transact;
+
+mod read;
+mod write;
+
+mod cursor;
+mod delete_range;
+mod end;
+
 mod autonomous;
 #[cfg(all(test, not(shuttle)))]
 mod conflicts;
 mod count;
-mod cursor;
-mod delete_range;
-mod end;
 mod estimate;
 mod interrupt;
 mod live_txns;
@@ -70,7 +77,6 @@ pub(super) mod prepared;
 #[cfg(all(test, not(shuttle)))]
 mod put_again;
 mod queued;
-mod read;
 mod read_as;
 mod read_many;
 mod row;
@@ -79,9 +85,7 @@ mod spill;
 mod temporary;
 #[cfg(all(test, not(shuttle)))]
 mod timeouts;
-mod transact;
 mod tree_lock;
-mod write;
 mod write_buffer;
 
 use std::{cell::OnceCell, time::Duration};
@@ -102,8 +106,8 @@ pub use cursor::TxnCursor;
 pub use interrupt::Interrupter;
 use options::Meeting;
 pub use options::{IfLocked, Isolation, RowLock, TxnOptions};
+use pool::Spare;
 pub(super) use pool::TxnPool;
-use pool::{PooledTxn, Spare};
 pub(super) use prepared::PreparedTable;
 pub use prepared::{PreparedInfo, PreparedTxn};
 pub use read_as::{ReadOptions, RowRead, Sees};
@@ -212,25 +216,6 @@ impl Seen {
 }
 
 impl Db {
-    /// Begins a transaction. Costs others nothing until it locks something.
-    ///
-    /// # Errors
-    /// `Closed`, `Failed`; `ReadOnly` for a transaction that may write, in a store opened
-    /// read-only.
-    pub fn begin(&self, options: TxnOptions) -> Result<Txn> {
-        self.shared.engine.health.check()?;
-        if !options.read_only {
-            self.shared.check_writable()?;
-        }
-        let shared = self.handles.own();
-        let PooledTxn { live, mut state } =
-            shared.sessions.pool.take(|| shared.next_txns(pool::NUMBERS));
-        state.lock_timeout = options.lock_timeout;
-        let buffer = WriteBuffer { live, bytes_max: shared.engine.limits.own_writes_bytes };
-        let (state, row_calls_over) = (Mutex::new(state), Condvar::new());
-        Ok(Txn { shared, options, buffer, state, row_calls_over })
-    }
-
     /// Calls that currently wait for a lock, longest first: the waiter, the holder, and the lock,
     /// with the start of the key.
     pub fn lock_waits(&self) -> Vec<LockWait> {

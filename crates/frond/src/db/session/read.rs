@@ -140,6 +140,7 @@ impl Txn {
     /// `LockTimeout`: nothing was done. `Deadlock`, and for a snapshot transaction `Conflict` if
     /// the row was committed since its snapshot: the transaction is rolled back. As
     /// [`get`](Self::get).
+    #[doc(alias = "compare_and_swap")]
     pub fn get_for_update(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let key = key.as_ref();
         self.get_locked(tree, key, RowLock::Exclusive, IfLocked::Wait)

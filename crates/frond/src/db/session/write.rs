@@ -91,6 +91,7 @@ impl Txn {
     ///
     /// # Errors
     /// As [`put`](Self::put).
+    #[doc(alias = "remove")]
     pub fn delete(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         self.delete_checked(tree, key, Absent::Whatever)

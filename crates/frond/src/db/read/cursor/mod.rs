@@ -151,11 +151,16 @@ impl Cursor {
         }
     }
 
-    /// A cursor over the same range at the same moment, above its last row.
+    /// A cursor over the rest of the range at the same moment, above its last row.
     pub(super) fn at_end(&self) -> Self {
         let (snapshot, entry, schema) =
             (self.snapshot.clone(), self.entry.clone(), self.schema.clone());
-        let range = (self.from.clone(), self.to.clone());
+        let from = match self.edge() {
+            Gap::Above(key) => Some([&key[..], &[0]].concat()),
+            Gap::Below(key) => Some(key).max(self.from.clone()),
+            Gap::Low | Gap::High => self.from.clone(),
+        };
+        let range = (from, self.to.clone());
         Self {
             projection: self.projection.clone(),
             gap: Gap::High,

@@ -13,7 +13,8 @@ use std::{cmp::Ordering, time::Duration};
 
 use crate::{
     Error, KeyRange, Result,
-    db::{Cursor, Projection, Tree, TxnRows, tree::bounds},
+    db::{Cursor, Projection, RowPlace, Tree, TxnRows, tree::bounds},
+    key_range::OrEmpty,
     message::Kind,
 };
 
@@ -88,10 +89,11 @@ impl Txn {
         self.scan_as(tree, bounds(&range)?, &ReadOptions::default())
     }
 
-    /// The rows of a range, as [`scan`](Self::scan) sees them. Each row is copied. Errors are
-    /// items, and end the iteration.
+    /// The rows of a range, from both ends, as [`scan`](Self::scan) sees them. Each row is copied.
+    /// Errors are items, and end the iteration. A range that ends before it begins has no rows.
+    /// Taking rows from both ends in turn costs a search for each turn.
     pub fn range(&self, tree: &Tree, range: impl KeyRange) -> TxnRows<'_> {
-        TxnRows::new(self.scan(tree, range))
+        TxnRows::new(self.scan(tree, OrEmpty(range)))
     }
 
     /// A cursor that reads rows as requested: without locks, or locking each row as it comes to it
@@ -234,6 +236,11 @@ impl TxnCursor<'_> {
     /// As [`next`](Self::next).
     pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.go(false)
+    }
+
+    /// Where it stands, for an iterator.
+    pub(in crate::db) fn passed(&self) -> Option<RowPlace> {
+        self.place.passed()
     }
 
     /// True if the current row is locked. False if the scan locks nothing, or if it met another

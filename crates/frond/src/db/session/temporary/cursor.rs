@@ -4,7 +4,8 @@
 
 use crate::{
     KeyRange, Result,
-    db::{Projection, RowBuf, TemporaryRows, tree::bounds},
+    db::{Projection, RowBuf, RowPlace, TemporaryRows, tree::bounds},
+    key_range::OrEmpty,
 };
 
 use super::{
@@ -55,10 +56,10 @@ impl TemporaryTree {
         })
     }
 
-    /// The rows of a range, as [`scan`](Self::scan) sees them. Each row is copied. Errors are
-    /// items, and end the iteration.
+    /// The rows of a range, from both ends, as [`scan`](Self::scan) sees them. Each row is copied.
+    /// Errors are items, and end the iteration. A range that ends before it begins has no rows.
     pub fn range(&self, range: impl KeyRange) -> TemporaryRows<'_> {
-        TemporaryRows::new(self.scan(range))
+        TemporaryRows::new(self.scan(OrEmpty(range)))
     }
 }
 
@@ -135,6 +136,11 @@ impl TemporaryCursor<'_> {
     /// As [`next`](Self::next).
     pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.go(false)
+    }
+
+    /// Where it stands, for an iterator.
+    pub(in crate::db) fn passed(&self) -> Option<RowPlace> {
+        self.place.passed()
     }
 
     /// Reads up to `rows_max` rows, going up or down, into a buffer that is cleared first; no row

@@ -5,7 +5,7 @@
 //!
 //! Threads: one.
 
-use crate::db::{KeyOrder, Repeats};
+use crate::db::{KeyOrder, Passed, Repeats, RowPlace};
 
 /// Position of a cursor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,6 +56,15 @@ impl Place {
     pub fn stand(&mut self, position: Position) {
         (self.position, self.is_reached, self.has_given) = (position, false, false);
         self.order.forget();
+    }
+
+    /// The place as an iterator compares it; `None` before the first row and after the last.
+    pub fn passed(&self) -> Option<RowPlace> {
+        match self.position {
+            Position::Low | Position::High => None,
+            Position::Below => Some((self.key.clone(), Passed::Nothing)),
+            Position::Row => Some((self.key.clone(), Passed::First)),
+        }
     }
 
     /// Starts a step in a direction; true if what the cursor reads must be positioned first. If
