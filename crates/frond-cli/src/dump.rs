@@ -2,6 +2,8 @@
 //!
 //! A line starts with the name of a tree. The line that describes a tree comes before its entries
 //! and starts with a tab, which no name does: then follow the name and the options, a JSON object.
+//! The last line is of this form, too, with an empty name and the numbers of trees and entries: a
+//! dump without it, or with other numbers, is not complete.
 
 use std::io::Write;
 
@@ -17,7 +19,7 @@ use crate::{
 /// Print every entry: tree TAB key TAB value
 ///
 /// Trees are ordered by name, entries by key. A line with the options of a tree comes before its
-/// entries, and starts with a tab. Bytes that are not printable text are escaped (\t, \n, \r, \\,
+/// entries, and starts with a tab; the last line has the numbers of trees and entries. Bytes that are not printable text are escaped (\t, \n, \r, \\,
 /// \xNN), so that equal content gives equal lines.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -45,7 +47,9 @@ pub fn run(args: Args) -> Result {
     };
     let mut out = output();
     let mut line = String::new();
+    let mut end = End::default();
     for name in names {
+        end.trees += 1;
         let tree = moment.tree(&name)?;
         let about = Described::of(&tree, is_whole);
         let about = serde_json::to_string(&about).expect("options have a JSON form");
@@ -61,9 +65,19 @@ pub fn run(args: Args) -> Result {
             }
             line.push('\n');
             out.write_all(line.as_bytes())?;
+            end.entries += 1;
         }
     }
+    writeln!(out, "\t\t{}", serde_json::to_string(&end).expect("numbers have a JSON form"))?;
     Ok(out.flush()?)
+}
+
+/// The last line of a dump.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    pub trees: u64,
+    pub entries: u64,
 }
 
 /// The options of a tree in a dump.

@@ -308,7 +308,7 @@ fn a_tree_without_rows_can_be_defined_again() {
     };
     let failed = load("id:int", "v:int");
     assert!(failed.err.contains("nothing was loaded"), "{failed:?}");
-    assert_eq!(place.ok(&["dump", "STORE"]), "");
+    assert_eq!(place.ok(&["dump", "STORE"]), "\t\t{\"trees\":0,\"entries\":0}\n");
     assert_eq!(load("id:int", "v").code, 0);
     let refused = load("id:int", "v:desc");
     assert!(refused.err.contains("indexes: v, not v:desc; leave out --index"), "{refused:?}");
@@ -474,6 +474,30 @@ fn get_reports_missing_keys_trees_and_columns() {
         place.fails(2, &["scan", "STORE", "t", "--columns", "w"]),
         "no column \"w\"; there are: id, v"
     );
+}
+
+/// A dump that was cut off, or put together from two, is refused as a whole.
+#[test]
+fn an_incomplete_dump_loads_nothing() {
+    let place = Place::loaded(3);
+    let copy = place.path("copy").display().to_string();
+    let dump = place.ok(&["dump", "STORE"]);
+    for end in 0..dump.len() {
+        let cut = place.write("cut", &dump[..end]);
+        place.fails(2, &["load", &copy, "--dump", &cut]);
+    }
+    let lines: Vec<&str> = dump.lines().collect();
+    for gone in 0..lines.len() {
+        let others = lines.iter().enumerate().filter(|(at, _)| *at != gone);
+        let text: String = others.map(|(_, line)| format!("{line}\n")).collect();
+        let file = place.write("less", &text);
+        place.fails(2, &["load", &copy, "--dump", &file]);
+    }
+    let twice = place.write("twice", format!("{dump}{dump}"));
+    assert!(place.fails(2, &["load", &copy, "--dump", &twice]).contains("has ended before"));
+    let whole = place.write("whole", &dump);
+    place.ok(&["load", &copy, "--dump", &whole]);
+    assert_eq!(place.ok(&["dump", &copy]), dump);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use frond::{Db, Options, TreeId, load::BulkLoad};
 
 use crate::{
     common::{count_of, open_or_create, say},
-    dump::Described,
+    dump::{Described, End},
     escape::unescape,
     fail::{Fail, Result, error},
 };
@@ -26,9 +26,9 @@ pub fn run(args: &Args, path: &Path) -> Result {
     };
     // A file that is no dump must not leave a store behind.
     let start = input.fill_buf().map_err(cannot)?.first();
-    if start.is_some_and(|byte| *byte != b'\t') {
+    if start != Some(&b'\t') {
         return error(format!(
-            "{} is not a dump: its first line does not describe a tree; nothing was loaded",
+            "{} is not a dump: it does not begin with a line of `frond dump`; nothing was loaded",
             path.display()
         ));
     }
@@ -36,31 +36,38 @@ pub fn run(args: &Args, path: &Path) -> Result {
     let db = open_or_create(&args.store.dir, options)?;
     let loaded = load(&db, &mut *input, cannot);
     let closed = db.close();
-    let (trees, entries) = loaded?;
+    let End { trees, entries } = loaded?;
     closed?;
     say(&format!("{} in {}", count_of(entries, "entry"), count_of(trees, "tree")))
 }
 
-/// Returns the numbers of trees and entries.
-fn load(
-    db: &Db,
-    input: &mut dyn BufRead,
-    cannot: impl Fn(std::io::Error) -> Fail,
-) -> Result<(u64, u64)> {
+/// Returns the numbers of trees and entries, which the last line of the dump confirms.
+fn load(db: &Db, input: &mut dyn BufRead, cannot: impl Fn(std::io::Error) -> Fail) -> Result<End> {
     let mut loads: Vec<BulkLoad> = Vec::new();
-    let (mut text, mut name, mut entries) = (String::new(), String::new(), 0);
+    let (mut text, mut name) = (String::new(), String::new());
+    let (mut found, mut end) = (End::default(), None);
     for number in 1u64.. {
         text.clear();
         if input.read_line(&mut text).map_err(&cannot)? == 0 {
             break;
         }
-        let line = text.strip_suffix('\n').unwrap_or(&text);
         let wrong = |why: String| Fail::Error(format!("line {number}: {why}; nothing was loaded"));
+        if end.is_some() {
+            return Err(wrong("the dump has ended before this line".to_owned()));
+        }
+        let Some(line) = text.strip_suffix('\n') else {
+            return Err(wrong("the dump ends within this line".to_owned()));
+        };
         let fields: Vec<&str> = line.split('\t').collect();
         let &[first, second, third] = fields.as_slice() else {
             return Err(wrong("a line of a dump has three fields".to_owned()));
         };
+        if first.is_empty() && second.is_empty() {
+            end = Some(serde_json::from_str(third).map_err(|why| wrong(why.to_string()))?);
+            continue;
+        }
         if first.is_empty() {
+            found.trees += 1;
             let about: Described =
                 serde_json::from_str(third).map_err(|why| wrong(why.to_string()))?;
             name = second.to_owned();
@@ -79,9 +86,14 @@ fn load(
         };
         let (key, value) = (unescape(second).map_err(wrong)?, unescape(third).map_err(wrong)?);
         load.put(&key, &value).map_err(|why| wrong(why.to_string()))?;
-        entries += 1;
+        found.entries += 1;
     }
-    let trees = loads.len() as u64;
+    if end != Some(found) {
+        return error(
+            "the dump is not complete: its last line, with the numbers of trees and entries, is \
+             missing or does not agree; nothing was loaded",
+        );
+    }
     BulkLoad::finish_all(loads)?;
-    Ok((trees, entries))
+    Ok(found)
 }
