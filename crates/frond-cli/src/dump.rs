@@ -19,8 +19,9 @@ use crate::{
 /// Print every entry: tree TAB key TAB value
 ///
 /// Trees are ordered by name, entries by key. A line with the options of a tree comes before its
-/// entries, and starts with a tab; the last line has the numbers of trees and entries. Bytes that are not printable text are escaped (\t, \n, \r, \\,
-/// \xNN), so that equal content gives equal lines.
+/// entries, and starts with a tab; the last line has the numbers of trees and entries. Bytes that
+/// are not printable text are escaped (\t, \n, \r, \\, \xNN), so that equal content gives equal
+/// lines.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

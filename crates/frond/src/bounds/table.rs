@@ -56,7 +56,7 @@ bounds! {
         "catalog/record/fields.rs", At::Refused("FRD-1001"), tiny 6;
     /// Names of columns of tables.
     COLUMN_NAME_BYTES: "name of a column of a table", 512, Bytes,
-        "table/columns.rs", At::Refused("FRD-1001"), tiny 6;
+        "catalog/table.rs", At::Refused("FRD-1001"), tiny 6;
     /// Parts of a layout of keys or values.
     LAYOUT_PARTS: "parts of a layout", 4096, Count,
         "layout/mod.rs", At::Refused("FRD-1001"), tiny 3;

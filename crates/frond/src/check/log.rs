@@ -48,8 +48,8 @@ pub(super) fn check_log(
 ) -> Vec<(PageKind, Extent)> {
     let Some(newest) = slots.first() else { return Vec::new() };
     let Some(start) = slots.iter().min_by_key(|slot| slot.log_from) else { return Vec::new() };
-    if newest.is_new() && !has_log(view) {
-        return Vec::new(); // made, and never written to
+    if newest.is_new() && wal::exists(view.env, view.dir).is_ok_and(|exists| !exists) {
+        return Vec::new(); // its creation was interrupted, and nothing was acknowledged
     }
     let expect = match (view.durable, newest.clean) {
         (Some(durable), _) if !plant!("check: a log that grows has an end") => {
@@ -107,11 +107,6 @@ pub(super) fn check_log(
         tell(wal::recover(env, dir, view.store.id(), newest.log_from, expect, skip));
     }
     named
-}
-
-fn has_log(view: &LogView<'_>) -> bool {
-    let names = view.env.vfs.list(view.dir).unwrap_or_default();
-    names.iter().any(|name| name.to_string_lossy().starts_with("log-"))
 }
 
 struct Reader<'a> {

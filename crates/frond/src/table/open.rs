@@ -137,7 +137,7 @@ impl Db {
         rows: Tree,
         kept: &mut KeptTable,
     ) -> Result<(Table, Vec<IndexSpec>)> {
-        // The state first: while there is none, nobody changes the stored definition.
+        // The state first: while there is none, the stored definition does not change.
         let live = live_state(kept);
         let stored = stored(&rows)?;
         if let Some(state) = live {

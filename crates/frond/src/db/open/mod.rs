@@ -82,7 +82,7 @@ pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
 
 fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> Result<Db> {
     let Opened { store, superblock, roots, mut warnings } = opened;
-    let is_new = superblock.is_new() && !log_exists(&options.env, dir)?;
+    let is_new = superblock.is_new() && !wal::exists(&options.env, dir)?;
     let recovery = Recovery { dir, options: &options, superblock: &superblock, is_new };
     let writes_log = !options.read_only && !is_new;
     let (mut engine, catalog, counts) = recovery.engine(Arc::new(store), roots);
@@ -103,7 +103,9 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     let prepared = recover_prepared(&engine, &prepared)?;
     // Extents of commits that are in trees already, or whose values were replaced before that.
     engine.store.space().abandon_unheld();
-    if writes_log {
+    // Also in a new store, before anything can be acknowledged: a store that has had a checkpoint
+    // and has no log has lost it; one that has had none was not finished.
+    if !options.read_only {
         settle(&engine, &mut warnings)?;
     }
     let background =
@@ -351,13 +353,6 @@ fn log_options(options: &Options) -> LogOptions {
         }),
         ..default
     }
-}
-
-fn log_exists(env: &crate::io::Env, dir: &Path) -> Result<bool> {
-    let names = env.vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
-    Ok(names.iter().any(|name| {
-        name.to_string_lossy().ends_with(".frond") && name.to_string_lossy().starts_with("log-")
-    }))
 }
 
 /// First pass over one log record, before anything is written or allocated: marks the extents that
