@@ -241,12 +241,16 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Done<&'a str> 
 }
 
 /// A bound is missing if its pointer is null with length 0. Null with another length is an error:
-/// it is what a failed allocation leaves.
+/// it is what a failed allocation leaves. So is a bound much longer than a key, before it is copied.
 pub(crate) unsafe fn range<'a>(
     (from, from_length): (*const u8, usize),
     (to, to_length): (*const u8, usize),
 ) -> Done<Keys<'a>> {
     let bound = |data: *const u8, length, what, bound: fn(&'a [u8]) -> Bound<&'a [u8]>| {
+        let max = 2 * frond::KEY_BYTES_MAX;
+        if length > max {
+            return Err(frond::Error::KeyTooLong { bytes: length, max }.into());
+        }
         // SAFETY: promised above.
         let key = unsafe { list(data, length, what) };
         if data.is_null() && length == 0 { Ok(Bound::Unbounded) } else { key.map(bound) }
@@ -260,6 +264,17 @@ pub(crate) unsafe fn range<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bounds_far_longer_than_keys_are_refused_unread() {
+        let (one, none) = ((b"k".as_ptr(), 1), (null(), 0));
+        let absurd = (b"k".as_ptr(), usize::MAX / 4);
+        // SAFETY: as many bytes as the bounds say are there, or they are not read.
+        unsafe {
+            assert!(range(one, none).is_ok());
+            assert!(range(absurd, none).is_err() && range(none, absurd).is_err());
+        }
+    }
 
     #[test]
     fn a_buffer_reuses_its_memory() {

@@ -186,6 +186,54 @@ fn small_trees_are_counted_exactly() {
     db.close().unwrap();
 }
 
+/// Keys that do not fit the layout are values of their own: the empty key, and keys with which
+/// others begin.
+#[test]
+fn keys_that_do_not_fit_the_layout_are_values_of_their_own() {
+    let (db, _dir) = store();
+    let escaped = || vec![Part::Var(End::Escaped); 3];
+    let key = |row: u32| -> Vec<u8> {
+        let parts = [row / 100, row % 100, row].map(|part| format!("{part:06}"));
+        parts.iter().flat_map(|part| [part.as_bytes(), &[0, 1]].concat()).collect()
+    };
+    let misfits: [&[u8]; 5] = [b"", b"\xff", b"zz", b"000100", b"0"];
+    for (at, misfit) in misfits.iter().enumerate() {
+        for parts in [escaped(), vec![Part::Fixed(8, Hint::None); 3]] {
+            let name = format!("{at} {}", parts.len() + usize::from(parts == escaped()));
+            let tree = tree(&db, &name, parts);
+            let mut batch = Batch::new();
+            (0..20_000).for_each(|row| batch.put(&tree, key(row), b"").unwrap());
+            batch.put(&tree, misfit, b"").unwrap();
+            db.commit(&mut batch).unwrap();
+            must_be_within(EVEN, &tree, &[201, 20_001, 20_001], &name);
+        }
+    }
+    // A few values with most of the rows, others between them, and pieces of their keys.
+    for seed in 0..20 {
+        let dice = &mut Dice::new(seed);
+        let tree = tree(&db, &format!("mixture {seed}"), escaped());
+        let mut batch = Batch::new();
+        let (values, large) = (1 + dice.below(400), 1 + dice.below(6));
+        for row in 0..12_000u32 {
+            let first = if dice.below(9) > 0 { dice.below(large) * 7 } else { dice.below(values) };
+            let mut key = Vec::new();
+            for part in [first as u32, row % 30, row] {
+                let letters = part.to_string().into_bytes();
+                key.extend(letters.iter().map(|digit| b'a' + digit % 3));
+                key.extend([0, 1]);
+            }
+            if dice.below(60) == 0 {
+                key.truncate(dice.below(key.len() as u64) as usize);
+            }
+            batch.put(&tree, &key, b"").unwrap();
+        }
+        db.commit(&mut batch).unwrap();
+        let found = tree.distinct_prefixes().unwrap();
+        assert!(found.is_sorted() && found[0] > 1, "seed {seed}: {found:?}");
+    }
+    db.close().unwrap();
+}
+
 /// The number of rows read has a limit, however large the tree is.
 #[test]
 fn a_distinct_estimate_reads_a_bounded_number_of_rows() {

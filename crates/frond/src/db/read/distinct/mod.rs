@@ -154,7 +154,12 @@ impl Tree {
             if values > LEAPS {
                 return Ok(None);
             }
-            match prefix_end(keys.cut(key).prefix(part)) {
+            let cut = keys.cut(key);
+            let next = match cut.fits() {
+                true => prefix_end(cut.prefix(part)),
+                false => Some([key, &[0]].concat()),
+            };
+            match next {
                 Some(next) => cursor.seek(&next),
                 None => break,
             }
@@ -209,7 +214,12 @@ impl Tree {
                 values += 1.0;
                 continue;
             }
-            let Some(prefix) = group.first().map(|cut| cut.prefix(part)) else { continue };
+            // A key that does not fit is a value of its own, whatever other keys begin with it.
+            let Some(prefix) = group.iter().find(|cut| cut.fits()).map(|cut| cut.prefix(part))
+            else {
+                values += 1.0;
+                continue;
+            };
             let size = match sizes.get(prefix) {
                 Some(size) => *size,
                 None => {
@@ -298,6 +308,11 @@ impl Keys {
 }
 
 impl Cut {
+    /// Whether the key fits the layout.
+    fn fits(&self) -> bool {
+        !self.ends.is_empty()
+    }
+
     /// The parts up to and including this one.
     fn prefix(&self, part: usize) -> &[u8] {
         let end = self.ends.get(part).copied().unwrap_or(self.key.len());
