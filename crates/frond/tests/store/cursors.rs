@@ -66,7 +66,7 @@ fn walk(name: &str, cursor: &mut dyn Walks, keys: &[u32], seed: u64) {
                 cursor.ends(last);
                 at = if last { i64::MAX } else { i64::MIN };
             }
-            ..10 => forward = !forward,
+            2..10 => forward = !forward,
             _ => {}
         }
         log.push(format!("step {}", if forward { "up" } else { "down" }));
