@@ -71,7 +71,7 @@ fn work(db: &Db, tree: &Tree, dice: &mut Dice, longest: usize) {
 #[test]
 fn reported_sizes_match_the_pages_after_any_changes() {
     let (mut deepest, mut most_blobs, mut waited) = (0, 0, 0);
-    for seed in 0..10 {
+    for seed in 0..6 {
         let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
         let mut db = open(&vfs.env(seed));
         db.create_tree("columnar", columnar()).unwrap();

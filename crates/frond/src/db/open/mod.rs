@@ -103,9 +103,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     let prepared = recover_prepared(&engine, &prepared)?;
     // Extents of commits that are in trees already, or whose values were replaced before that.
     engine.store.space().abandon_unheld();
-    // Also in a new store, before anything can be acknowledged: a store that has had a checkpoint
-    // and has no log has lost it; one that has had none was not finished.
-    if !options.read_only {
+    if writes_log {
         settle(&engine, &mut warnings)?;
     }
     let background =
