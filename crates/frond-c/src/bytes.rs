@@ -241,7 +241,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Done<&'a str> 
 }
 
 /// A bound is missing if its pointer is null with length 0. Null with another length is an error:
-/// it is what a failed allocation leaves. So is a bound much longer than a key, before it is copied.
+/// it is what a failed allocation leaves. So is a bound much longer than a key; it is not copied.
 pub(crate) unsafe fn range<'a>(
     (from, from_length): (*const u8, usize),
     (to, to_length): (*const u8, usize),
