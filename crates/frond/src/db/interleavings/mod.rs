@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
+    Durability, Error, Result, Seqno, TreeId,
     check::CheckMode,
     io::{Clock, Env, MemoryVfs, Rng, Workers},
     pipeline::Limits,
     run::OPERATOR_APPEND,
-    sync::{AtomicU64, explore, thread},
+    sync::{AtomicU64, Mutex, Ordering, explore, thread},
     tree::Shape,
     types::Xid,
 };
