@@ -65,6 +65,7 @@ pub const BUGS: &[Bug] = &[
     bug("wal: deletes have no reserve", "LogUse::relief_if", "wal"),
     bug("wal: rows take the reserve", "Log::make_spare", "wal"),
     bug("wal: a log is not opened without its reserve", "relief::reserve_at_opening", "filled"),
+    bug("wal: a lost log is a new one", "was_being_created", "scenarios"),
     bug("check: a log that moved on is damage", "LiveLog::check", "check"),
     bug("check: a log that grows has an end", "check_log", "check"),
     bug("store: a zone is encoded under another number", "encode_zone", "store"),

@@ -9,11 +9,7 @@ use common::{options, tiny};
 use frond::{
     Batch, Db, Durability, Tree, TreeOptions,
     check::{self, CheckMode, CheckReport},
-    internals::{
-        Limits, Tuning,
-        io::Env,
-        store::{self, StoreOptions},
-    },
+    internals::{Limits, Tuning},
     operator,
 };
 use frond_testkit::Dice;
@@ -308,19 +304,4 @@ fn a_recovery_longer_than_a_memtable_leaves_valid_slots() {
         std::fs::remove_dir_all(&crashed).unwrap();
         copy_quietly(&path, &crashed);
     }
-}
-
-/// A store that was killed while it was created is clean, and opens.
-#[test]
-fn an_interrupted_creation_is_clean() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("store");
-    drop(store::create(&Env::real(), &path, StoreOptions::default()).unwrap());
-    std::fs::write(path.join("log-0000000001.new"), b"").unwrap();
-    assert_clean_closed(&path);
-    drop(Db::open(&path, options().read_only(true)).unwrap());
-    let db = Db::open(&path, options()).unwrap();
-    db.create_tree("t", TreeOptions::new()).unwrap().put("k", "v").unwrap();
-    db.close().unwrap();
-    assert_clean_closed(&path);
 }

@@ -48,8 +48,9 @@ pub(super) fn check_log(
 ) -> Vec<(PageKind, Extent)> {
     let Some(newest) = slots.first() else { return Vec::new() };
     let Some(start) = slots.iter().min_by_key(|slot| slot.log_from) else { return Vec::new() };
-    if newest.is_new() && wal::exists(view.env, view.dir).is_ok_and(|exists| !exists) {
-        return Vec::new(); // its creation was interrupted, and nothing was acknowledged
+    // An error is met again below.
+    if newest.is_new() && wal::was_being_created(view.env, view.dir).unwrap_or(false) {
+        return Vec::new();
     }
     let expect = match (view.durable, newest.clean) {
         (Some(durable), _) if !plant!("check: a log that grows has an end") => {

@@ -88,7 +88,7 @@ pub fn examine(env: &Env, dir: &Path) -> Result<Arc<Store>> {
     match probe(env, dir)? {
         Found::Store => {}
         Found::Nothing => return refused("does not exist"),
-        Found::Directory => return refused("holds no store"),
+        Found::Directory | Found::Unfinished => return refused("holds no store"),
         Found::LogOnly => return refused("has log files but no store.frond"),
     }
     let path = dir.join(STORE_FILE);
@@ -97,7 +97,7 @@ pub fn examine(env: &Env, dir: &Path) -> Result<Arc<Store>> {
     let lock = FileLock::take(&file, dir, LockKind::Shared)?;
     let guard = Guard::new(file.clone(), true).map_err(|e| Error::io(&path, "measure", 0, e))?;
     lock.keep();
-    let slots = [read_slot(&guard, 0), read_slot(&guard, 1)];
+    let slots = [read_slot(&*guard, 0), read_slot(&*guard, 1)];
     let (mut id, mut ours, mut whys) = (None, false, Vec::new());
     for (index, slot) in slots.into_iter().enumerate() {
         match slot {

@@ -34,6 +34,8 @@ pub struct IoCounts {
 /// The guarded file.
 pub(super) struct Guard {
     file: Arc<dyn File>,
+    /// The open file that holds the store's lock: `file`, unless this process created the store.
+    locked: Arc<dyn File>,
     read_only: bool,
     pid: u32,
     /// Set after the reason is stored. Release in `fail`, Acquire in `check`.
@@ -54,10 +56,21 @@ impl fmt::Debug for Guard {
 }
 
 impl Guard {
+    /// Guards a file that holds the store's lock, or will hold it.
     pub fn new(file: Arc<dyn File>, read_only: bool) -> io::Result<Arc<Self>> {
+        Self::locked_by(file.clone(), file, read_only)
+    }
+
+    /// Guards a file that was also opened as `locked`, which holds the lock.
+    pub fn locked_by(
+        file: Arc<dyn File>,
+        locked: Arc<dyn File>,
+        read_only: bool,
+    ) -> io::Result<Arc<Self>> {
         let len = file.len()?;
         Ok(Arc::new(Self {
             file,
+            locked,
             read_only,
             pid: std::process::id(),
             is_failed: AtomicBool::new(false),
@@ -213,6 +226,6 @@ impl File for Guard {
 
     /// Releases the lock, except in a fork's copy: the lock belongs to its parent.
     fn unlock(&self) -> io::Result<()> {
-        if std::process::id() == self.pid { self.file.unlock() } else { Ok(()) }
+        if std::process::id() == self.pid { self.locked.unlock() } else { Ok(()) }
     }
 }

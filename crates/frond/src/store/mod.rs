@@ -108,7 +108,9 @@ pub use examine::{Held, Listed, SlotState, examine};
 pub use file::{Checkpoint, Store, StoreStats};
 pub use guard::IoCounts;
 pub use held_pages::{HeldExtent, HeldPages};
-pub use open::{Found, Opened, StoreOptions, create, open, open_unfinished, probe};
+#[cfg(test)]
+pub use open::create;
+pub use open::{Found, Opened, StoreOptions, create_with_log, open, open_unfinished, probe};
 pub use page::{Page, page_bytes, verify as verify_page};
 pub use reserve::ReserveStats;
 pub use root_directory::{NAME_BYTES_MAX, NamedSnapshot, RootDirectory, SnapshotTrees, TreeRoot};

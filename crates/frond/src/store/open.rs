@@ -9,7 +9,9 @@
 //!    (`passed_over.rs`).
 //! 3. A store is made only where no file of a store exists; a zeroed or missing superblock is never
 //!    a new store.
-//! 4. A store file appears under its name only when it is whole and durable.
+//! 4. A store file appears under its name only when it is whole and durable, and so is the first
+//!    segment of its log. So a store without a log has lost it, whatever its slots say; it is never
+//!    read as a new store.
 //!
 //! Threads: one writer or any number of readers at a time per store, enforced by the kernel's file
 //! lock.
@@ -47,8 +49,11 @@ const NEW_FILE: &str = "store.frond.new";
 pub enum Found {
     /// The directory does not exist.
     Nothing,
-    /// A directory without a file of a store.
+    /// A directory without a file of a store, except for what an interrupted creation left.
     Directory,
+    /// A new store whose file and log are whole; the creation was interrupted before the file got
+    /// its name.
+    Unfinished,
     /// A store file.
     Store,
     /// Log segments without their store file: damage.
@@ -85,7 +90,8 @@ impl Opened {
     }
 }
 
-/// Finds out what `dir` contains; writes nothing.
+/// Finds out what `dir` contains; writes nothing. Log segments prove that an unfinished store file
+/// was made durable: it is written before them, by the same creation.
 pub fn probe(env: &Env, dir: &Path) -> Result<Found> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotADirectory => {
@@ -96,28 +102,49 @@ pub fn probe(env: &Env, dir: &Path) -> Result<Found> {
     if !env.vfs.exists(dir).map_err(failed)? {
         return Ok(Found::Nothing);
     }
-    let mut found = Found::Directory;
+    let (mut has_log, mut has_new_file) = (false, false);
     for name in env.vfs.list(dir).map_err(failed)? {
         let Some(name) = name.to_str() else { continue };
         if name == STORE_FILE {
             return Ok(Found::Store);
         }
-        if name.starts_with("log-") && name.ends_with(".frond") {
-            found = Found::LogOnly;
-        }
+        has_log |= name.starts_with("log-") && name.ends_with(".frond");
+        has_new_file |= name == NEW_FILE;
     }
-    Ok(found)
+    Ok(match has_log {
+        false => Found::Directory,
+        true if has_new_file && is_whole(env, &dir.join(NEW_FILE))? => Found::Unfinished,
+        true => Found::LogOnly,
+    })
 }
 
-/// Makes an empty store in `dir`, which is created if necessary, and opens it.
-pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
-    let refused = |why| Err(Error::not_a_store(dir, why));
+/// True if a store file under its temporary name has the slots of a new store.
+fn is_whole(env: &Env, path: &Path) -> Result<bool> {
+    let mode = OpenMode { write: false, create_new: false, direct: true };
+    let file = match env.vfs.open(path, mode) {
+        // Its creation has ended meanwhile.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        opened => opened.map_err(|e| Error::io(path, "open", 0, e))?,
+    };
+    Ok(match [0, 1].map(|index| read_slot(&*file, index)) {
+        [SlotRead::Good(a), SlotRead::Good(b)] => a.store == b.store && a.is_new() && b.is_new(),
+        _ => false,
+    })
+}
+
+/// Makes an empty store in `dir`, which is created if necessary, and opens it. `begin_log` makes
+/// the log of a store with this id, in the same directory, and makes it durable; its result is
+/// `None` if an interrupted creation had made the log already.
+pub fn create_with_log<T>(
+    env: &Env,
+    dir: &Path,
+    options: StoreOptions,
+    begin_log: impl FnOnce(StoreId) -> Result<T>,
+) -> Result<(Opened, Option<T>)> {
     match probe(env, dir)? {
-        Found::Store => return refused("holds a store already"),
-        Found::LogOnly => {
-            return refused("has log files but no store.frond; put that back, or restore a backup");
-        }
-        Found::Directory => {}
+        Found::Store => return Err(Error::not_a_store(dir, "holds a store already")),
+        Found::LogOnly => return Err(no_store_file(dir)),
+        Found::Directory | Found::Unfinished => {}
         Found::Nothing => {
             env.vfs.create_dir(dir).map_err(|e| Error::io(dir, "create", 0, e))?;
         }
@@ -127,8 +154,42 @@ pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
     let parent = dir.parent().unwrap_or(dir);
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     env.vfs.sync_dir(parent).map_err(|e| Error::io(parent, "sync", 0, e))?;
-    make_file(env, dir)?;
-    open(env, dir, options)
+    let new = dir.join(NEW_FILE);
+    let unfinished = open_unfinished(env, &new)?;
+    let lock = FileLock::take(&unfinished, dir, LockKind::Exclusive)?;
+    // With the lock held: its previous holder may have finished, or got further.
+    let log = match probe(env, dir)? {
+        Found::Store => {
+            let owner = "another that just made it".into();
+            return Err(Error::Locked { dir: dir.into(), owner });
+        }
+        Found::LogOnly => return Err(no_store_file(dir)),
+        Found::Unfinished => None,
+        Found::Directory | Found::Nothing => {
+            let id = write_new_file(env, &new, &*unfinished)?;
+            // No name of a log segment may outlive this file's.
+            env.vfs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", 0, e))?;
+            Some(begin_log(id)?)
+        }
+    };
+    let path = dir.join(STORE_FILE);
+    env.vfs.rename(&new, &path).map_err(|e| Error::io(&new, "rename", 0, e))?;
+    env.vfs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", 0, e))?;
+    let file = open_file(env, &path, &options)?;
+    let guard = Guard::locked_by(file, unfinished.clone(), options.read_only)
+        .map_err(|e| Error::io(&path, "measure", 0, e))?;
+    lock.keep();
+    Ok((open_locked(env, dir, &guard, options)?, log))
+}
+
+/// Makes an empty store without a log, for tests of what does not need one.
+#[cfg(test)]
+pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
+    create_with_log(env, dir, options, |_| Ok(())).map(|(opened, _)| opened)
+}
+
+fn no_store_file(dir: &Path) -> Error {
+    Error::not_a_store(dir, "has log files but no store.frond; put that back, or restore a backup")
 }
 
 /// Opens a file under its temporary name: a new one, or one that a crash or a failed attempt left
@@ -144,19 +205,9 @@ pub fn open_unfinished(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
     }
 }
 
-/// Makes the store file: temporary name, write, sync, rename, sync the directory.
-fn make_file(env: &Env, dir: &Path) -> Result<()> {
-    let (new, path) = (dir.join(NEW_FILE), dir.join(STORE_FILE));
-    let failed = |action| {
-        let new = new.clone();
-        move |e| Error::io(new, action, 0, e)
-    };
-    let file = open_unfinished(env, &new)?;
-    let _lock = FileLock::take(&file, dir, LockKind::Exclusive)?;
-    // Check with the lock held: its previous holder may have finished and renamed this very file.
-    if env.vfs.exists(&path).map_err(failed("look at"))? {
-        return Err(Error::Locked { dir: dir.into(), owner: "another that just made it".into() });
-    }
+/// Writes the file of a new store, which gets its name later, and syncs it. Returns the store's id.
+fn write_new_file(env: &Env, path: &Path, file: &dyn File) -> Result<StoreId> {
+    let failed = |action| move |e| Error::io(path, action, 0, e);
     let (a, b) = (env.rng.next_u64().to_le_bytes(), env.rng.next_u64().to_le_bytes());
     let mut id = [0; 16];
     id[..8].copy_from_slice(&a);
@@ -180,8 +231,7 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
     let owner = AlignedBuf::zeroed(SLOT_BYTES, "the owner page")?;
     file.write_at(&owner, OWNER_OFFSET).map_err(failed("write"))?;
     file.sync_all().map_err(failed("sync"))?;
-    env.vfs.rename(&new, &path).map_err(failed("rename"))?;
-    env.vfs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", 0, e))
+    Ok(StoreId(id))
 }
 
 /// The lock on a store's file during setup; released when dropped. Closing the file is not enough:
@@ -249,32 +299,41 @@ fn readers(pids: &[u32]) -> String {
 
 /// Opens the store in `dir`.
 pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
-    let refused = |why| Err(Error::not_a_store(dir, why));
     match probe(env, dir)? {
         Found::Store => {}
-        Found::Nothing => return refused("does not exist"),
-        Found::Directory => return refused("holds no store"),
-        Found::LogOnly => {
-            return refused("has log files but no store.frond; put that back, or restore");
+        Found::Nothing => return Err(Error::not_a_store(dir, "does not exist")),
+        Found::Directory | Found::Unfinished => {
+            return Err(Error::not_a_store(dir, "holds no store"));
         }
+        Found::LogOnly => return Err(no_store_file(dir)),
     }
     let path = dir.join(STORE_FILE);
-    let mode = OpenMode { write: !options.read_only, create_new: false, direct: true };
-    let file = env.vfs.open(&path, mode).map_err(|e| Error::io(&path, "open", 0, e))?;
+    let file = open_file(env, &path, &options)?;
     let kind = if options.read_only { LockKind::Shared } else { LockKind::Exclusive };
     let lock = FileLock::take(&file, dir, kind)?;
     let guard = Guard::new(file.clone(), options.read_only)
         .map_err(|e| Error::io(&path, "measure", 0, e))?;
     lock.keep();
+    open_locked(env, dir, &guard, options)
+}
+
+fn open_file(env: &Env, path: &Path, options: &StoreOptions) -> Result<Arc<dyn File>> {
+    let mode = OpenMode { write: !options.read_only, create_new: false, direct: true };
+    env.vfs.open(path, mode).map_err(|e| Error::io(path, "open", 0, e))
+}
+
+/// Opens the store whose file is open and locked.
+fn open_locked(env: &Env, dir: &Path, guard: &Arc<Guard>, options: StoreOptions) -> Result<Opened> {
+    let path = dir.join(STORE_FILE);
     let mut warnings = Vec::new();
-    let slots = Slots::read(&guard, &path, &mut warnings)?;
+    let slots = Slots::read(guard, &path, &mut warnings)?;
     let id = slots.good.first().map(|superblock| superblock.store).unwrap_or_default();
     let data = StoreFile::new(guard.clone(), &path, id);
 
     let mut first_error = None;
     for (index, superblock) in slots.good.iter().enumerate() {
         let older = slots.good.get(index + 1);
-        match Store::load(env, dir, &guard, &data, (superblock, older), &options) {
+        match Store::load(env, dir, guard, &data, (superblock, older), &options) {
             Ok((mut store, roots)) => {
                 let next_sequence = slots.next_sequence(superblock);
                 store.adopt_slots(*superblock, older.copied(), next_sequence, slots.file_bytes());
@@ -418,7 +477,7 @@ fn is_zero(file: &Guard) -> bool {
 }
 
 /// Reads a slot. One that cannot be read is a bad slot: the other one may be good (P10).
-pub(super) fn read_slot(file: &Guard, index: usize) -> SlotRead {
+pub(super) fn read_slot(file: &dyn File, index: usize) -> SlotRead {
     let bad = |why: String| SlotRead::Bad { why, ours: false };
     let Some(&offset) = SLOT_OFFSETS.get(index) else { return bad("no such slot".into()) };
     let mut slot = match AlignedBuf::zeroed(SLOT_BYTES, "a superblock") {

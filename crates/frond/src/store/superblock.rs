@@ -129,7 +129,7 @@ pub(super) fn slot_of(sequence: u64) -> usize {
 }
 
 impl Superblock {
-    /// True until the first checkpoint: nothing has been acknowledged, so there may be no log yet.
+    /// True until the first checkpoint: all commits so far are in the log only.
     pub fn is_new(&self) -> bool {
         self.roots.is_none()
     }

@@ -67,6 +67,6 @@ pub use record::{
     Item, KeyMemory, LogExtent, Record, RecordBuilder, RecordItems, TRAILER_BYTES,
     checkpoint_record, decode, items, keeps_trailer, trailer,
 };
-pub use recovery::{Expect, RecoveredTail, exists, recover};
+pub use recovery::{Expect, RecoveredTail, recover};
 pub use reserve::{FRAGMENT_ROOM, Fragments, GuaranteeRefused, LogUse, Reservation};
-pub use segment::begin;
+pub use segment::{begin, was_being_created};

@@ -181,15 +181,6 @@ impl Found {
     }
 }
 
-/// True if a store has a segment of a log. Files with temporary names are none.
-pub fn exists(env: &Env, dir: &Path) -> Result<bool> {
-    let names = env.vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
-    Ok(names.iter().any(|name| {
-        let name = name.to_string_lossy();
-        name.starts_with("log-") && name.ends_with(".frond")
-    }))
-}
-
 /// Reads the log from `from` on and passes every record to `visit`, with its position, in order.
 /// Changes nothing. The module documentation explains how it tells a torn tail from damage.
 pub fn recover(

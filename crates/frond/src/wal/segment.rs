@@ -275,6 +275,19 @@ pub fn begin(env: &Env, dir: &Path, store: StoreId, at: Lsn) -> Result<()> {
     make(&*env.vfs, dir, 1, SEGMENT_BYTES_MIN, false, Some(&header)).map(drop)
 }
 
+/// True if the log in `dir` was still being created, for a store that has had no checkpoint: its
+/// only file is a first segment without its name, so there was no commit. Stores were once given
+/// their names before their logs, and such a one is empty. No file at all is a lost log.
+pub fn was_being_created(env: &Env, dir: &Path) -> Result<bool> {
+    let names = env.vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
+    let mut files = names.iter().filter(|name| name.to_string_lossy().starts_with("log-"));
+    Ok(match (files.next(), files.next()) {
+        (Some(only), None) => *only == Path::new(&file_name(1)).with_extension("new"),
+        (None, _) => plant!("wal: a lost log is a new one"),
+        _ => false,
+    })
+}
+
 /// Opens an existing segment.
 pub(super) fn open(vfs: &dyn Vfs, dir: &Path, number: u64, mode: OpenMode) -> Result<SegmentFile> {
     let path = dir.join(file_name(number));

@@ -9,6 +9,7 @@ mod changes;
 mod common;
 mod counters;
 mod counts;
+mod creation;
 mod cursors;
 mod dictionaries;
 mod distinct;

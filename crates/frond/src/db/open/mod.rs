@@ -62,12 +62,16 @@ pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
     }
     let env = options.env.clone();
     let store_options = StoreOptions { read_only: options.read_only, ..StoreOptions::default() };
-    let opened = match store::probe(&env, dir)? {
-        Found::Store => store::open(&env, dir, store_options)?,
-        Found::Nothing | Found::Directory if options.create && !options.read_only => {
-            store::create(&env, dir, store_options)?
+    let (opened, log) = match store::probe(&env, dir)? {
+        Found::Store => (store::open(&env, dir, store_options)?, None),
+        Found::Nothing | Found::Directory | Found::Unfinished
+            if options.create && !options.read_only =>
+        {
+            let begin_log =
+                |id| Log::create(env.clone(), dir, id, options.durability, log_options(&options));
+            store::create_with_log(&env, dir, store_options, begin_log)?
         }
-        Found::Nothing | Found::Directory => {
+        Found::Nothing | Found::Directory | Found::Unfinished => {
             let why = "there is no store here, and this call does not create one";
             return Err(Error::not_a_store(dir, why));
         }
@@ -77,12 +81,18 @@ pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
             return Err(Error::not_a_store(dir, why));
         }
     };
-    recover(dir, options, opened, watch)
+    recover(dir, options, (opened, log), watch)
 }
 
-fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> Result<Db> {
+/// Recovers an opened store. `log` is the log of a store that was just created.
+fn recover(
+    dir: &Path,
+    options: Options,
+    (opened, log): (Opened, Option<Log>),
+    watch: Arc<Watch>,
+) -> Result<Db> {
     let Opened { store, superblock, roots, mut warnings } = opened;
-    let is_new = superblock.is_new() && !wal::exists(&options.env, dir)?;
+    let is_new = log.is_some() || superblock.is_new() && wal::was_being_created(&options.env, dir)?;
     let recovery = Recovery { dir, options: &options, superblock: &superblock, is_new };
     let writes_log = !options.read_only && !is_new;
     let (mut engine, catalog, counts) = recovery.engine(Arc::new(store), roots);
@@ -91,7 +101,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     for (tree, counts) in counts {
         catalog.by_id(tree).inspect(|tree| tree.counters.raise(counts));
     }
-    let end = recovery.open_log(&mut engine, &prepared)?;
+    let end = recovery.open_log(&mut engine, &prepared, log)?;
     prepared.hold_all(&engine)?;
     if writes_log {
         // After the log, which has priority on a full disk, and before replay may need the reserve.
@@ -239,14 +249,21 @@ impl Recovery<'_> {
 
     /// Opens the log, for an engine that does not run yet. The first pass over it finds its end,
     /// which is returned, and the extents that only the log names (Rule: I11), and checks that
-    /// everything needed to replay it is there. A store that is open read-only has no log.
-    fn open_log(&self, engine: &mut Arc<Engine>, prepared: &Pieces) -> Result<Lsn> {
+    /// everything needed to replay it is there. A store that is open read-only has no log, and one
+    /// that was just created has it already.
+    fn open_log(
+        &self,
+        engine: &mut Arc<Engine>,
+        prepared: &Pieces,
+        created: Option<Log>,
+    ) -> Result<Lsn> {
         let Self { dir, options, superblock, is_new } = *self;
         let (env, id, level) = (options.env.clone(), engine.store.id(), options.durability);
         let log_options = log_options(options);
         let (end, log) = if is_new {
-            let log = || Log::create(env, dir, id, level, log_options);
-            (Lsn(0), (!options.read_only).then(log))
+            let create = || Log::create(env, dir, id, level, log_options);
+            let log = created.map(Ok).or_else(|| (!options.read_only).then(create));
+            (Lsn(0), log.transpose()?)
         } else {
             let from = engine.store.log_needed_from();
             let mut expected = Expected::at_boundary(prepared);
@@ -257,9 +274,9 @@ impl Recovery<'_> {
             let end = tail.end;
             let log_options = log_options.roomy_for(expected.commits());
             let log = || Log::resume(env, dir, id, level, log_options, tail);
-            (end, (!options.read_only).then(log))
+            (end, (!options.read_only).then(log).transpose()?)
         };
-        if let Some(log) = log.transpose()? {
+        if let Some(log) = log {
             let engine = Arc::get_mut(engine).expect("nobody else has it before it runs");
             engine.checkpoint.begin_log_at(log.position());
             engine.log = Some(log);
