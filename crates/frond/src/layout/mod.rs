@@ -201,6 +201,16 @@ impl Layout {
         at == bytes.len()
     }
 
+    /// Appends to `ends` the ends of the leading parts that `bytes` have, whether or not all fit.
+    pub(crate) fn split_leading(&self, bytes: &[u8], ends: &mut Vec<usize>) {
+        let mut at = 0;
+        for part in &self.parts {
+            let Some(length) = bytes.get(at..).and_then(|rest| part.bytes_in(rest)) else { return };
+            at += length;
+            ends.push(at);
+        }
+    }
+
     /// Appends the layout in the catalog's encoding.
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!(self.flaw().is_none(), "layouts are validated before they are kept");

@@ -7,7 +7,7 @@ use frond::{
     Batch, Db, Durability, Options, Tree, TreeOptions,
     layout::{End, Hint, Layout, Part},
 };
-use frond_testkit::Dice;
+use frond_testkit::{Dice, effort};
 
 /// The factors that the documentation of `Tree::distinct_prefixes` promises, for even and for
 /// uneven data.
@@ -186,50 +186,92 @@ fn small_trees_are_counted_exactly() {
     db.close().unwrap();
 }
 
-/// Keys that do not fit the layout are values of their own: the empty key, and keys with which
-/// others begin.
-#[test]
-fn keys_that_do_not_fit_the_layout_are_values_of_their_own() {
-    let (db, _dir) = store();
-    let escaped = || vec![Part::Var(End::Escaped); 3];
-    let key = |row: u32| -> Vec<u8> {
-        let parts = [row / 100, row % 100, row].map(|part| format!("{part:06}"));
-        parts.iter().flat_map(|part| [part.as_bytes(), &[0, 1]].concat()).collect()
+/// The number of values of each prefix, from the definition: the shortest start of a key that has
+/// this many parts, or else the whole key.
+fn counted(parts: &[Part], keys: &BTreeSet<Vec<u8>>) -> Vec<u64> {
+    let values = |part: usize| {
+        let layout = Layout::new(parts[..=part].to_vec());
+        let is_last = part + 1 == parts.len();
+        let prefix = |key: &Vec<u8>| {
+            let mut ends = (0..=key.len()).filter(|_| !is_last);
+            let end = ends.find(|end| layout.split(&key[..*end], &mut Vec::new()));
+            key[..end.unwrap_or(key.len())].to_vec()
+        };
+        keys.iter().map(prefix).collect::<BTreeSet<_>>().len() as u64
     };
-    let misfits: [&[u8]; 5] = [b"", b"\xff", b"zz", b"000100", b"0"];
-    for (at, misfit) in misfits.iter().enumerate() {
-        for parts in [escaped(), vec![Part::Fixed(8, Hint::None); 3]] {
-            let name = format!("{at} {}", parts.len() + usize::from(parts == escaped()));
-            let tree = tree(&db, &name, parts);
-            let mut batch = Batch::new();
-            (0..20_000).for_each(|row| batch.put(&tree, key(row), b"").unwrap());
-            batch.put(&tree, misfit, b"").unwrap();
-            db.commit(&mut batch).unwrap();
-            must_be_within(EVEN, &tree, &[201, 20_001, 20_001], &name);
+    (0..parts.len()).map(values).collect()
+}
+
+fn loaded(db: &Db, name: &str, parts: &[Part], keys: &BTreeSet<Vec<u8>>) -> Tree {
+    let options = TreeOptions::new().key_layout(Layout::new(parts.to_vec()));
+    let mut load = db.bulk_load(name, options).unwrap();
+    keys.iter().for_each(|key| load.put(key, b"").unwrap());
+    load.finish().unwrap().tree
+}
+
+fn joined(numbers: [u32; 3], end: &[u8]) -> Vec<u8> {
+    numbers.iter().flat_map(|n| [format!("{n:06}").as_bytes(), end].concat()).collect()
+}
+
+/// A key that ends within its first part, or is empty, is the start of other keys without having a
+/// value in common with them.
+#[test]
+fn keys_that_do_not_fit_their_layout_are_values_of_their_own() {
+    let (db, _dir) = store();
+    let layouts = [
+        ("escaped", Part::Var(End::Escaped), &[0, 1][..]),
+        ("descending", Part::Var(End::EscapedDescending), &[0xff, 0xfe]),
+        ("fixed", Part::Fixed(8, Hint::None), &[0, 1]),
+    ];
+    let misfits: [(&str, Vec<Vec<u8>>); 6] = [
+        ("none", vec![]),
+        ("the empty key", vec![vec![]]),
+        ("starts of others", (0..200).map(|n| format!("{n:06}").into_bytes()).collect()),
+        ("ff", vec![vec![0xff], vec![0xff; 3], vec![0xff; 40]]),
+        ("before and after", vec![vec![], b"000100".to_vec(), b"zz".to_vec()]),
+        ("left over", (0..50).map(|n| [&joined([n, 7, 7], &[0, 1])[..], b"x"].concat()).collect()),
+    ];
+    for (name, part, end) in layouts {
+        for (what, misfits) in &misfits {
+            let mut keys: BTreeSet<Vec<u8>> =
+                (0..20_000).map(|n| joined([n / 100, n % 100, n], end)).collect();
+            keys.extend(misfits.iter().cloned());
+            let what = format!("{name}, {what}");
+            let tree = loaded(&db, &what, &[part; 3], &keys);
+            must_be_within(EVEN, &tree, &counted(&[part; 3], &keys), &what);
         }
     }
-    // A few values with most of the rows, others between them, and pieces of their keys.
-    for seed in 0..20 {
-        let dice = &mut Dice::new(seed);
-        let tree = tree(&db, &format!("mixture {seed}"), escaped());
-        let mut batch = Batch::new();
-        let (values, large) = (1 + dice.below(400), 1 + dice.below(6));
-        for row in 0..12_000u32 {
-            let first = if dice.below(9) > 0 { dice.below(large) * 7 } else { dice.below(values) };
-            let mut key = Vec::new();
-            for part in [first as u32, row % 30, row] {
-                let letters = part.to_string().into_bytes();
-                key.extend(letters.iter().map(|digit| b'a' + digit % 3));
-                key.extend([0, 1]);
-            }
-            if dice.below(60) == 0 {
-                key.truncate(dice.below(key.len() as u64) as usize);
-            }
-            batch.put(&tree, &key, b"").unwrap();
+    db.close().unwrap();
+}
+
+/// Keys of any bytes, of which few fit.
+#[test]
+fn distinct_estimates_hold_for_mixtures_of_keys_that_fit_and_do_not() {
+    let (db, _dir) = store();
+    for seed in effort::seeds(12) {
+        let mut dice = Dice::new(seed);
+        let part = match dice.below(3) {
+            0 => Part::Var(End::Escaped),
+            1 => Part::Var(End::EscapedDescending),
+            _ => Part::Fixed(1 + dice.below(4) as u16, Hint::None),
+        };
+        let bytes = [0, 1, 0xfe, 0xff];
+        let (groups, misfit_percent) = (1 + dice.below(3000) as u32, dice.below(101));
+        let mut keys = BTreeSet::from([vec![]]);
+        while keys.len() < 12_000 {
+            let key = if dice.below(100) < misfit_percent {
+                (0..dice.below(24)).map(|_| bytes[dice.below(4) as usize]).collect()
+            } else {
+                let n = dice.below(1 << 20) as u32;
+                let mut key = joined([n % groups, n % 100, n], &[0, 1, 0xff, 0xfe]);
+                key.truncate(24 + dice.below(7) as usize);
+                key
+            };
+            keys.insert(key);
         }
-        db.commit(&mut batch).unwrap();
-        let found = tree.distinct_prefixes().unwrap();
-        assert!(found.is_sorted() && found[0] > 1, "seed {seed}: {found:?}");
+        let what = format!("seed {seed}, {part:?}");
+        let tree = loaded(&db, &what, &[part; 3], &keys);
+        must_be_within(UNEVEN, &tree, &counted(&[part; 3], &keys), &what);
     }
     db.close().unwrap();
 }

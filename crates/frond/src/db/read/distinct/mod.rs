@@ -57,7 +57,8 @@ const STEPS: usize = 48;
 impl Tree {
     /// Estimates how many distinct values the first part of the keys has, the first two parts, and
     /// so on to all of them: one number for each part of the keys' layout, or one number if keys
-    /// have no layout. No number is 0, even for an empty tree. The row count divided by these
+    /// have no layout. A key that does not fit the layout has the leading parts that do fit, and is a
+    /// value of its own from there on. No number is 0, even for an empty tree. The row count divided by these
     /// numbers is what an index look-up finds.
     ///
     /// Numbers up to 64, and those of trees of some thousand rows, are exact if nothing is written
@@ -130,16 +131,16 @@ impl Tree {
     fn counted_prefixes(&self, keys: &Keys) -> Result<Option<Vec<u64>>> {
         let mut counts = vec![0; keys.parts];
         let mut cursor = self.scan(..)?;
-        let (mut last, mut rows) = (Cut::default(), 0);
+        let (mut last, mut rows) = (None, 0);
         while let Some((key, _)) = cursor.next()? {
             if rows == 2 * SMALL_ROWS {
                 return Ok(None);
             }
             rows += 1;
             let cut = keys.cut(key);
-            let same = cut.shared(&last);
+            let same = last.as_ref().map_or(0, |last| keys.shared(&cut, last));
             counts.iter_mut().skip(same).for_each(|count| *count += 1);
-            last = cut;
+            last = Some(cut);
         }
         counts.iter_mut().for_each(|count| *count = (*count).max(1));
         Ok(Some(counts))
@@ -155,13 +156,12 @@ impl Tree {
                 return Ok(None);
             }
             let cut = keys.cut(key);
-            let next = match cut.fits() {
-                true => prefix_end(cut.prefix(part)),
-                false => Some([key, &[0]].concat()),
-            };
-            match next {
-                Some(next) => cursor.seek(&next),
-                None => break,
+            // The next row has the next value if this one is a whole key.
+            if !cut.is_whole(part) {
+                match prefix_end(cut.prefix(part)) {
+                    Some(next) => cursor.seek(&next),
+                    None => break,
+                }
             }
         }
         Ok(Some(values))
@@ -210,16 +210,12 @@ impl Tree {
         let groups = cuts.chunk_by(|a, b| a.prefix(part) == b.prefix(part));
         let last = groups.clone().count().saturating_sub(1);
         for (number, group) in groups.enumerate() {
-            if number != 0 && number != last {
+            let Some(cut) = group.first() else { continue };
+            if number != 0 && number != last || cut.is_whole(part) {
                 values += 1.0;
                 continue;
             }
-            // A key that does not fit is a value of its own, whatever other keys begin with it.
-            let Some(prefix) = group.iter().find(|cut| cut.fits()).map(|cut| cut.prefix(part))
-            else {
-                values += 1.0;
-                continue;
-            };
+            let prefix = cut.prefix(part);
             let size = match sizes.get(prefix) {
                 Some(size) => *size,
                 None => {
@@ -277,21 +273,27 @@ struct Keys {
     parts: usize,
 }
 
-/// A key, and where its parts end.
-#[derive(Default)]
+/// A key, and the ends of its parts but the last. From the first part on that it does not have, its
+/// prefix is the whole key.
 struct Cut {
     key: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Keys {
-    /// Splits a key; one that does not fit the layout has one part.
+    /// Splits a key. One that does not fit the layout has those leading parts that do: the keys
+    /// that start with these parts, and no others, have them, too. A whole key that ends within a
+    /// part may be the start of other keys, which do not have its value.
     fn cut(&self, key: &[u8]) -> Cut {
         let mut ends = Vec::with_capacity(self.parts);
-        if !self.layout.as_ref().is_some_and(|layout| layout.split(key, &mut ends)) {
-            ends.clear();
-        }
+        self.layout.iter().for_each(|layout| layout.split_leading(key, &mut ends));
+        ends.truncate(self.parts - 1);
         Cut { key: key.to_vec(), ends }
+    }
+
+    /// Number of leading parts that two keys share.
+    fn shared(&self, one: &Cut, other: &Cut) -> usize {
+        (0..self.parts).take_while(|&part| one.prefix(part) == other.prefix(part)).count()
     }
 
     /// The next rows, not beyond `to`.
@@ -308,24 +310,15 @@ impl Keys {
 }
 
 impl Cut {
-    /// Whether the key fits the layout.
-    fn fits(&self) -> bool {
-        !self.ends.is_empty()
-    }
-
     /// The parts up to and including this one.
     fn prefix(&self, part: usize) -> &[u8] {
         let end = self.ends.get(part).copied().unwrap_or(self.key.len());
         self.key.get(..end).unwrap_or(&self.key)
     }
 
-    /// Number of leading parts that it shares with another; none with the default value.
-    fn shared(&self, other: &Self) -> usize {
-        let same = |part: &usize| self.prefix(*part) == other.prefix(*part);
-        match other.ends.is_empty() {
-            true => 0,
-            false => (0..self.ends.len()).take_while(same).count(),
-        }
+    /// True if no other key has this prefix.
+    fn is_whole(&self, part: usize) -> bool {
+        part >= self.ends.len()
     }
 }
 
