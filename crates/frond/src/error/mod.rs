@@ -193,15 +193,17 @@ pub enum Error {
     /// A merge names an operator that is not registered in `Options` (FRD-1010).
     #[error("FRD-1010 merge operator {0} is not registered; add it to Options")]
     MissingOperator(u8),
-    /// The log no longer contains this position of the change feed (FRD-1011).
+    /// The change feed can no longer read this commit (FRD-1011).
     #[error(
-        "FRD-1011 the log no longer holds commit {wanted}; it starts at {oldest}. Read the trees again, then follow from there"
+        "FRD-1011 commit {wanted} cannot be read any more: {why}. The feed can start at {oldest}: read the trees again, then follow from there"
     )]
     PositionLost {
         /// The requested seqno.
         wanted: u64,
         /// The oldest seqno that is still there.
         oldest: u64,
+        /// "the log does not hold it any more", or what of it was freed.
+        why: &'static str,
     },
     /// An increment of a backup does not continue what comes before it (FRD-1012).
     #[error(

@@ -50,6 +50,9 @@ impl std::fmt::Debug for LogFeed {
     }
 }
 
+/// Why a commit is lost that was in a removed segment.
+const TRIMMED: &str = "the log does not hold it any more";
+
 /// A position in a segment.
 struct SegmentPlace {
     header: SegmentHeader,
@@ -119,7 +122,7 @@ impl Log {
             (None, Some(&(number, _))) if next > applied => start(number),
             (oldest, _) => {
                 let oldest = oldest.unwrap_or(applied.next()).0;
-                Err(Error::PositionLost { wanted: next.0, oldest })
+                Err(Error::PositionLost { wanted: next.0, oldest, why: TRIMMED })
             }
         }
     }
@@ -259,7 +262,8 @@ impl LogFeed {
         let oldest = log.state.lock().unwrap().live.front().copied();
         let oldest = oldest.and_then(|(number, _)| log.first_commit(number).ok().flatten());
         let wanted = self.next.0;
-        Error::PositionLost { wanted, oldest: oldest.map_or(wanted, |seqno| seqno.0) }
+        let oldest = oldest.map_or(wanted, |seqno| seqno.0);
+        Error::PositionLost { wanted, oldest, why: TRIMMED }
     }
 }
 

@@ -209,6 +209,8 @@ fn a_feed_delivers_long_values_while_they_exist() {
     for _ in 0..2 {
         let lost = late.next(NOW).unwrap_err();
         assert!(matches!(lost, Error::PositionLost { wanted, .. } if wanted == from.0), "{lost}");
+        // Keeping more log would not have helped.
+        assert!(lost.to_string().contains("a long value of it"), "{lost}");
         assert_eq!(late.position(), from);
     }
     tree.put(b"k", &value(6)).unwrap();
@@ -252,9 +254,10 @@ fn a_feed_position_missing_from_the_log_is_an_error() {
     db.checkpoint().unwrap();
     db.checkpoint().unwrap();
     let lost = db.changes(Seqno(5)).unwrap_err();
-    let Error::PositionLost { wanted: 5, oldest } = lost else { panic!("{lost}") };
+    let Error::PositionLost { wanted: 5, oldest, .. } = lost else { panic!("{lost}") };
     let lost = drain(&mut slow).unwrap_err();
     assert!(matches!(lost, Error::PositionLost { wanted: 1.., .. }), "{lost}");
+    assert!(lost.to_string().contains("the log does not hold it"), "{lost}");
     let last = db.snapshot().seqno();
     let mut feed = db.changes(Seqno(oldest)).unwrap();
     assert_eq!(drain(&mut feed).unwrap(), (oldest..=last.0).collect::<Vec<_>>());

@@ -356,8 +356,9 @@ fn hold_blobs(
                     (None, _) => false,
                 };
                 if !found {
-                    let oldest = store.newest().applied.next().max(seqno.next());
-                    return Err(Error::PositionLost { wanted: seqno.0, oldest: oldest.0 });
+                    let oldest = store.newest().applied.next().max(seqno.next()).0;
+                    let why = "a long value of it was replaced or deleted, and has been freed";
+                    return Err(Error::PositionLost { wanted: seqno.0, oldest, why });
                 }
                 holds.extend(hold);
             }

@@ -96,7 +96,11 @@ impl Prepares {
 
 /// Reads the log for the commit that prepared it: the first with its name after `since`.
 fn read_again(engine: &Engine, (xid, since): (&Xid, Seqno), seqno: Seqno) -> Result<Pieces> {
-    let lost = || Error::PositionLost { wanted: seqno.0, oldest: seqno.next().0 };
+    let lost = || Error::PositionLost {
+        wanted: seqno.0,
+        oldest: seqno.next().0,
+        why: "it was prepared earlier, and the log does not hold that any more",
+    };
     let or_lost = |error: Error| match error {
         Error::PositionLost { .. } => lost(),
         other => other,

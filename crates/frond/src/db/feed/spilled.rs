@@ -64,8 +64,9 @@ impl<'a> SpilledWalk<'a> {
         items_of: impl Fn() -> Result<RecordItems<'a>>,
     ) -> Result<(Self, Vec<Arc<BlobHold>>)> {
         let lost = || {
-            let oldest = engine.store.newest().applied.next().max(seqno.next());
-            Error::PositionLost { wanted: seqno.0, oldest: oldest.0 }
+            let oldest = engine.store.newest().applied.next().max(seqno.next()).0;
+            let why = "its writes did not fit into memory, and where they were has been freed";
+            Error::PositionLost { wanted: seqno.0, oldest, why }
         };
         let mut spilled = SpilledWrites::default();
         let mut holds = Vec::new();

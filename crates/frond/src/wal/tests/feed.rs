@@ -80,7 +80,7 @@ fn a_feed_that_is_too_slow_or_too_late_loses_its_position() {
     assert_eq!(poll(&mut caught_up, &log).unwrap().len(), 250);
     log.trim(log.position()).unwrap();
     let late = log.feed(Seqno(1), Seqno(300)).unwrap_err();
-    let Error::PositionLost { wanted: 1, oldest } = late else { panic!("{late}") };
+    let Error::PositionLost { wanted: 1, oldest, .. } = late else { panic!("{late}") };
     let lost = poll(&mut slow, &log).unwrap_err();
     assert!(matches!(lost, Error::PositionLost { wanted, .. } if wanted < oldest));
     let mut feed = log.feed(Seqno(oldest), Seqno(300)).unwrap();
@@ -95,7 +95,7 @@ fn a_feed_that_is_too_slow_or_too_late_loses_its_position() {
 fn an_empty_log_distinguishes_lost_from_future_positions() {
     let (_, log) = lazy_log();
     let lost = log.feed(Seqno(7), Seqno(7)).unwrap_err();
-    assert!(matches!(lost, Error::PositionLost { wanted: 7, oldest: 8 }), "{lost}");
+    assert!(matches!(lost, Error::PositionLost { wanted: 7, oldest: 8, .. }), "{lost}");
     let mut feed = log.feed(Seqno(8), Seqno(7)).unwrap();
     assert!(poll(&mut feed, &log).unwrap().is_empty());
     commit(&log, 8);
