@@ -87,11 +87,13 @@ pub struct End {
 pub struct Described {
     class: String,
     unique: bool,
-    /// Encoded layouts, escaped.
+    /// Encoded layouts, and the older ones of values, escaped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key_layout: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     value_layout: Option<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    layout_history: String,
     /// Escaped.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     attributes: String,
@@ -118,6 +120,7 @@ impl Described {
             unique: options.unique,
             key_layout: encoded(&options.key_layout),
             value_layout: encoded(&options.value_layout),
+            layout_history: escape(&options.layout_history()),
             attributes: if is_alone { String::new() } else { escape(&options.attributes) },
             number: (is_of_table && is_whole).then_some(tree.id().0),
         }
@@ -135,11 +138,16 @@ impl Described {
                 .map_err(|_| "a layout is malformed".to_owned()),
         };
         let size_class: SizeClass = parse_class(&self.class)?;
-        Ok(TreeOptions::new()
+        let mut options = TreeOptions::new()
             .size_class(size_class)
             .unique(self.unique)
             .attributes(unescape(&self.attributes)?)
             .key_layout(layout(&self.key_layout)?)
-            .value_layout(layout(&self.value_layout)?))
+            .value_layout(layout(&self.value_layout)?);
+        let history = unescape(&self.layout_history)?;
+        options
+            .set_layout_history(&history)
+            .map_err(|_| "the history of a layout is malformed".to_owned())?;
+        Ok(options)
     }
 }

@@ -3,7 +3,11 @@
 mod common;
 
 use common::Place;
-use frond::{Db, IndexSpec, Options, TableSpec};
+use frond::{
+    Db, IndexSpec, Options, TableSpec,
+    layout::{Hint, Part},
+    table::{Column, ColumnChange},
+};
 
 fn users() -> TableSpec {
     TableSpec::new("users").index(IndexSpec::new("all", |_, row, out| {
@@ -82,6 +86,61 @@ fn a_dump_keeps_tables() {
     let alone = place.path("alone").display().to_string();
     assert_eq!(place.ok(&["load", &alone, "--dump", &rows]), "2 entries in 1 tree\n");
     place.ok(&["put", &alone, "users", "k3", "row3"]);
+}
+
+/// Rows, and the rows in entries of a clustering index, that are older than a change of the columns.
+#[test]
+fn a_dump_keeps_rows_of_older_columns() {
+    let by_age = || {
+        IndexSpec::new("by_age", |_, row, out| {
+            out.push(row[row.len() - 1]);
+            Ok(true)
+        })
+        .clustering()
+    };
+    let age = Column::new("age", Part::Fixed(1, Hint::Integer));
+    let spec = || TableSpec::new("people").index(by_age());
+    let place = Place::new();
+    let db = Db::open(place.path("store"), Options::new()).expect("a store");
+    let people = db.table(spec().columns(vec![age.clone()])).expect("a table");
+    db.transact(|txn| people.put(txn, "ada", [0, 0, 36]).map(drop)).expect("a row");
+    let born = |name: &str, default: u8| ColumnChange::Add {
+        column: Column::new(name, Part::Fixed(1, Hint::Integer)),
+        default: vec![default],
+        at: Some(0),
+    };
+    let people = people.change_columns(&[born("shoe", 7)], vec![by_age()]).expect("changed");
+    db.transact(|txn| people.put(txn, "bob", [0, 1, 9, 20]).map(drop)).expect("a row");
+    drop(people);
+    db.close().expect("closed");
+
+    let text = place.ok(&["dump", "STORE"]);
+    let dump = place.write("dump", &text);
+    let copy = place.path("copy");
+    let copied = copy.display().to_string();
+    assert_eq!(place.ok(&["load", &copied, "--dump", &dump]), "4 entries in 2 trees\n");
+    let db = Db::open(&copy, Options::new().create(false)).expect("a store");
+    let shoe = Column::new("shoe", Part::Fixed(1, Hint::Integer));
+    let people = db.table(spec().columns(vec![shoe, age])).expect("a table");
+    assert!(people.check().expect("checked").is_clean());
+    let rows: Vec<_> = people
+        .index("by_age")
+        .expect("an index")
+        .range(&db, ..)
+        .map(|row| row.expect("read"))
+        .collect();
+    assert_eq!(rows.len(), 2);
+    assert_eq!(people.rows().get("ada").expect("read"), Some(vec![0, 1, 7, 36]));
+    let people = people.change_columns(&[born("hat", 1)], vec![by_age()]).expect("changed");
+    assert_eq!(people.rows().get("bob").expect("read"), Some(vec![0, 2, 1, 9, 20]));
+    db.transact(|txn| people.put(txn, "cid", [0, 2, 1, 9, 21]).map(drop)).expect("a row");
+    assert!(people.check().expect("checked").is_clean());
+    drop(people);
+    db.close().expect("closed");
+    let broken = place
+        .write("broken", text.replace("layout_history\":\"\\\\x01", "layout_history\":\"\\\\x02"));
+    let message = place.fails(2, &["load", "other", "--dump", &broken]);
+    assert!(message.contains("layout"), "{message}");
 }
 
 /// Removes the files of a store whose names begin so.

@@ -11,7 +11,7 @@ use crate::{
         read::{View, in_key_order},
     },
     key_range::OrEmpty,
-    layout::{Layout, RowVersions, Standing},
+    layout::{DecodeError, History, Layout, RowVersions, Standing},
     run::RowSchema,
     sync::Arc,
 };
@@ -35,6 +35,8 @@ pub struct TreeOptions {
     pub key_layout: Option<Layout>,
     /// Layout of values, if known.
     pub value_layout: Option<Layout>,
+    /// The older layouts of the values, which rows may still have.
+    pub(super) history: History,
 }
 
 /// Description of a tree: its name, and the options with which it was created.
@@ -98,6 +100,27 @@ impl TreeOptions {
         self
     }
 
+    /// The older layouts of the values of an existing tree, encoded (docs/format.md, "Layouts");
+    /// empty if there are none. For copies: a new tree with the options of an existing one reads
+    /// rows of all versions of it.
+    pub fn layout_history(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if !self.history.is_empty() {
+            self.history.encode(&mut bytes);
+        }
+        bytes
+    }
+
+    /// Sets the older layouts, which [`layout_history`](Self::layout_history) returned. The layout
+    /// of values must be the one that followed them.
+    ///
+    /// # Errors
+    /// The bytes are no such history.
+    pub fn set_layout_history(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
+        self.history = if bytes.is_empty() { History::default() } else { History::decode(bytes)? };
+        Ok(())
+    }
+
     /// The options of an existing tree.
     pub(super) fn of(record: &TreeRecord) -> Self {
         Self {
@@ -106,6 +129,7 @@ impl TreeOptions {
             attributes: record.attributes.clone(),
             key_layout: record.key_layout.clone(),
             value_layout: record.value_layout.clone(),
+            history: record.history.clone(),
         }
     }
 }

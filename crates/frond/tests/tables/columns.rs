@@ -527,6 +527,64 @@ fn a_row_mapped_to_a_new_layout_causes_no_conflict() {
     assert_eq!(tree.get(&[7]).unwrap().unwrap(), [0, 1, 9, 9, 9, 9]);
 }
 
+/// A tree with the options of another reads the rows of all its versions, and its layout can be
+/// changed further.
+#[test]
+fn a_copy_reads_rows_of_older_layouts() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let add = |byte| NewPart::Add { part: Part::Fixed(1, Hint::None), default: vec![byte] };
+    let original = db.create_tree("t", tree_options()).unwrap();
+    original.put([0], [0, 0, 0, 0, 0, 1]).unwrap();
+    assert!(original.info().options.layout_history().is_empty());
+    let original = db.change_layout("t", &[add(5), NewPart::Keep(1)], None).unwrap();
+    original.put([1], [0, 1, 6, 0, 0, 0, 2]).unwrap();
+    let original = db.change_layout("t", &[NewPart::Keep(2), NewPart::Keep(1)], None).unwrap();
+    let rows: [&[u8]; 3] = [&[0, 0, 0, 0, 0, 1], &[0, 1, 6, 0, 0, 0, 2], &[0, 2, 0, 0, 0, 3, 7]];
+    let mapped: [&[u8]; 3] =
+        [&[0, 2, 0, 0, 0, 1, 5], &[0, 2, 0, 0, 0, 2, 6], &[0, 2, 0, 0, 0, 3, 7]];
+
+    let history = original.info().options.layout_history();
+    let mut options = tree_options().value_layout(original.info().options.value_layout);
+    options.set_layout_history(&history).unwrap();
+    assert_eq!(options, original.info().options);
+    let mut load = db.bulk_load("loaded", options.clone()).unwrap();
+    (0u8..).zip(rows).for_each(|(key, row)| load.put([key], row).unwrap());
+    assert!(load.put([9], [0, 3, 0]).is_err());
+    let loaded = load.finish().unwrap().tree;
+    let made = db.create_tree("made", original.info().options).unwrap();
+    for (key, row) in (0u8..).zip(rows) {
+        made.put([key], row).unwrap();
+    }
+    for tree in [&loaded, &made] {
+        for key in 0..3u8 {
+            assert_eq!(tree.get([key]).unwrap().unwrap(), mapped[usize::from(key)], "{tree:?}");
+        }
+    }
+    drop((original, loaded, made));
+    db.change_layout("loaded", &[NewPart::Keep(1)], None).unwrap();
+    db.close().unwrap();
+    let db = open(dir.path());
+    let [loaded, made] = ["loaded", "made"].map(|name| db.open_tree(name).unwrap());
+    assert_eq!(loaded.get([0]).unwrap().unwrap(), [0, 3, 0, 0, 0, 1]);
+    assert_eq!(made.get([1]).unwrap().unwrap(), mapped[1]);
+
+    // A history that is not that of the layout, or none at all.
+    let refused = |options: TreeOptions| {
+        let made = db.create_tree("other", options);
+        assert!(matches!(made, Err(Error::InvalidArgument(_))), "{made:?}");
+    };
+    let none = TreeOptions::new().value_layout(options.value_layout.clone());
+    refused(none);
+    refused(options.clone().value_layout(None));
+    refused(options.clone().value_layout(tree_options().value_layout));
+    for end in 0..history.len() {
+        let cut = options.set_layout_history(&history[..end]);
+        assert_eq!(cut.is_ok(), end == 0, "{end}");
+    }
+    refused(options);
+}
+
 #[test]
 fn invalid_column_changes_are_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -436,11 +436,7 @@ impl TreeRecord {
     /// The mapping of its rows to its layout, if they name their version; or an error if its
     /// history does not match its layout.
     pub fn versions(&self) -> Result<Option<Arc<RowVersions>>, &'static str> {
-        match &self.value_layout {
-            Some(layout) => self.history.versions(layout),
-            None if self.history.is_empty() => Ok(None),
-            None => Err("layouts there were of values that have none"),
-        }
+        self.history.of_values(self.value_layout.as_ref())
     }
 }
 

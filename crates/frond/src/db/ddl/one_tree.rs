@@ -76,12 +76,15 @@ impl Db {
         for layout in [&options.key_layout, &options.value_layout].into_iter().flatten() {
             layout.validate()?;
         }
-        let versions =
-            [&options.key_layout, &options.value_layout].map(|layout| layout.as_ref()?.version());
-        if let [Some(_), _] | [_, Some(1..)] = versions {
-            return Err(Error::InvalidArgument(
-                "layout: keys have no version, and the version of values must start at 0".into(),
-            ));
+        let (keys, values) = (&options.key_layout, &options.value_layout);
+        if keys.as_ref().is_some_and(|layout| layout.version().is_some()) {
+            return Err(Error::InvalidArgument("layout: keys have no version".into()));
+        }
+        if let Err(why) = options.history.of_values(values.as_ref()) {
+            return Err(Error::InvalidArgument(match options.history.is_empty() {
+                true => "layout: the version of values must start at 0".into(),
+                false => format!("the history of the layout of values: {why}"),
+            }));
         }
         let id = take_tree_number(&mut counters.next_tree)?;
         Ok(TreeRecord {
@@ -98,7 +101,7 @@ impl Db {
             birth: self.shared.engine.sequencer.visible().next(),
             parent: None,
             operators: Default::default(),
-            history: Default::default(),
+            history: options.history,
             carried: Default::default(),
         })
     }

@@ -166,6 +166,18 @@ impl History {
         }
     }
 
+    /// [`versions`](Self::versions) of values that may have no layout.
+    pub fn of_values(
+        &self,
+        newest: Option<&Layout>,
+    ) -> std::result::Result<Option<Arc<RowVersions>>, &'static str> {
+        match newest {
+            Some(layout) => self.versions(layout),
+            None if self.is_empty() => Ok(None),
+            None => Err("layouts there were of values that have none"),
+        }
+    }
+
     /// The mapping of rows to the newest layout, if they name their version; an error if this is
     /// not a history of that layout.
     pub fn versions(
