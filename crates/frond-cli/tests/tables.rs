@@ -88,7 +88,7 @@ fn a_dump_keeps_tables() {
     place.ok(&["put", &alone, "users", "k3", "row3"]);
 }
 
-/// Rows, and the rows in entries of a clustering index, that are older than a change of the columns.
+/// Rows, and those in entries of a clustering index, that are older than a change of the columns.
 #[test]
 fn a_dump_keeps_rows_of_older_columns() {
     let by_age = || {

@@ -49,7 +49,7 @@ pub(super) fn check_log(
     let Some(newest) = slots.first() else { return Vec::new() };
     let Some(start) = slots.iter().min_by_key(|slot| slot.log_from) else { return Vec::new() };
     // An error is met again below.
-    if newest.is_new() && wal::was_being_created(view.env, view.dir).unwrap_or(false) {
+    if newest.knows_no_log() && wal::was_being_created(view.env, view.dir).unwrap_or(false) {
         return Vec::new();
     }
     let expect = match (view.durable, newest.clean) {

@@ -56,7 +56,7 @@ impl fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// Guards a file that holds the store's lock, or will hold it.
+    /// Guards a file that holds the store's lock.
     pub fn new(file: Arc<dyn File>, read_only: bool) -> io::Result<Arc<Self>> {
         Self::locked_by(file.clone(), file, read_only)
     }
@@ -221,7 +221,7 @@ impl File for Guard {
     }
 
     fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
-        self.file.try_lock(kind)
+        self.locked.try_lock(kind)
     }
 
     /// Releases the lock, except in a fork's copy: the lock belongs to its parent.

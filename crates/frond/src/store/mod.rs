@@ -110,7 +110,10 @@ pub use guard::IoCounts;
 pub use held_pages::{HeldExtent, HeldPages};
 #[cfg(test)]
 pub use open::create;
-pub use open::{Found, Opened, StoreOptions, create_with_log, open, open_unfinished, probe};
+pub use open::{
+    Found, NewLog, Opened, StoreOptions, create_with_log, no_store_file, open, open_unfinished,
+    probe,
+};
 pub use page::{Page, page_bytes, verify as verify_page};
 pub use reserve::ReserveStats;
 pub use root_directory::{NAME_BYTES_MAX, NamedSnapshot, RootDirectory, SnapshotTrees, TreeRoot};

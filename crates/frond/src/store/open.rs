@@ -111,18 +111,24 @@ pub fn probe(env: &Env, dir: &Path) -> Result<Found> {
         has_log |= name.starts_with("log-") && name.ends_with(".frond");
         has_new_file |= name == NEW_FILE;
     }
-    Ok(match has_log {
-        false => Found::Directory,
-        true if has_new_file && is_whole(env, &dir.join(NEW_FILE))? => Found::Unfinished,
-        true => Found::LogOnly,
-    })
+    if !has_log {
+        return Ok(Found::Directory);
+    }
+    if has_new_file && is_whole(env, &dir.join(NEW_FILE))? {
+        return Ok(Found::Unfinished);
+    }
+    // The file may have got its name while the directory was listed.
+    match env.vfs.exists(&dir.join(STORE_FILE)).map_err(failed)? {
+        true => Ok(Found::Store),
+        false => Ok(Found::LogOnly),
+    }
 }
 
 /// True if a store file under its temporary name has the slots of a new store.
 fn is_whole(env: &Env, path: &Path) -> Result<bool> {
     let mode = OpenMode { write: false, create_new: false, direct: true };
     let file = match env.vfs.open(path, mode) {
-        // Its creation has ended meanwhile.
+        // It has got its name meanwhile.
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         opened => opened.map_err(|e| Error::io(path, "open", 0, e))?,
     };
@@ -132,15 +138,24 @@ fn is_whole(env: &Env, path: &Path) -> Result<bool> {
     })
 }
 
-/// Makes an empty store in `dir`, which is created if necessary, and opens it. `begin_log` makes
-/// the log of a store with this id, in the same directory, and makes it durable; its result is
-/// `None` if an interrupted creation had made the log already.
+/// The log of a store that is being created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NewLog {
+    /// There is none.
+    None,
+    /// There are segments, which an interrupted creation of the store must have made.
+    Made,
+}
+
+/// Makes an empty store in `dir`, which is created if necessary, and opens it. `make_log` makes the
+/// log of a store with this id durable, in the same directory, or checks that the log is that of
+/// the store.
 pub fn create_with_log<T>(
     env: &Env,
     dir: &Path,
     options: StoreOptions,
-    begin_log: impl FnOnce(StoreId) -> Result<T>,
-) -> Result<(Opened, Option<T>)> {
+    make_log: impl FnOnce(StoreId, NewLog) -> Result<T>,
+) -> Result<(Opened, T)> {
     match probe(env, dir)? {
         Found::Store => return Err(Error::not_a_store(dir, "holds a store already")),
         Found::LogOnly => return Err(no_store_file(dir)),
@@ -160,16 +175,23 @@ pub fn create_with_log<T>(
     // With the lock held: its previous holder may have finished, or got further.
     let log = match probe(env, dir)? {
         Found::Store => {
+            // A file of this name is of no use next to a store.
+            let _ = env.vfs.remove(&new);
             let owner = "another that just made it".into();
             return Err(Error::Locked { dir: dir.into(), owner });
         }
         Found::LogOnly => return Err(no_store_file(dir)),
-        Found::Unfinished => None,
+        Found::Unfinished => {
+            let SlotRead::Good(slot) = read_slot(&*unfinished, 0) else {
+                return Err(no_store_file(dir));
+            };
+            make_log(slot.store, NewLog::Made)?
+        }
         Found::Directory | Found::Nothing => {
             let id = write_new_file(env, &new, &*unfinished)?;
             // No name of a log segment may outlive this file's.
             env.vfs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", 0, e))?;
-            Some(begin_log(id)?)
+            make_log(id, NewLog::None)?
         }
     };
     let path = dir.join(STORE_FILE);
@@ -185,10 +207,11 @@ pub fn create_with_log<T>(
 /// Makes an empty store without a log, for tests of what does not need one.
 #[cfg(test)]
 pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
-    create_with_log(env, dir, options, |_| Ok(())).map(|(opened, _)| opened)
+    create_with_log(env, dir, options, |_, _| Ok(())).map(|(opened, _)| opened)
 }
 
-fn no_store_file(dir: &Path) -> Error {
+/// The error for a log without its store file.
+pub fn no_store_file(dir: &Path) -> Error {
     Error::not_a_store(dir, "has log files but no store.frond; put that back, or restore a backup")
 }
 

@@ -134,6 +134,12 @@ impl Superblock {
         self.roots.is_none()
     }
 
+    /// True for a new store of which no log was known when the slot was written.
+    pub fn knows_no_log(&self) -> bool {
+        let Self { applied, log_from, log_synced, clean, .. } = *self;
+        self.is_new() && applied.0 == 0 && log_from.0 == 0 && log_synced.0 == 0 && clean.is_none()
+    }
+
     pub(super) fn encode(&self, slot: &mut [u8]) {
         assert_eq!(slot.len(), SLOT_BYTES, "a slot has one length");
         slot.fill(0);

@@ -262,7 +262,7 @@ impl LogFeed {
         let oldest = log.state.lock().unwrap().live.front().copied();
         let oldest = oldest.and_then(|(number, _)| log.first_commit(number).ok().flatten());
         let wanted = self.next.0;
-        let oldest = oldest.map_or(wanted, |seqno| seqno.0);
+        let oldest = oldest.unwrap_or_default().0.max(wanted + 1);
         Error::PositionLost { wanted, oldest, why: TRIMMED }
     }
 }

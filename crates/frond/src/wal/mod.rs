@@ -69,4 +69,4 @@ pub use record::{
 };
 pub use recovery::{Expect, RecoveredTail, recover};
 pub use reserve::{FRAGMENT_ROOM, Fragments, GuaranteeRefused, LogUse, Reservation};
-pub use segment::{begin, was_being_created};
+pub use segment::{begin, begins, was_being_created};

@@ -275,6 +275,22 @@ pub fn begin(env: &Env, dir: &Path, store: StoreId, at: Lsn) -> Result<()> {
     make(&*env.vfs, dir, 1, SEGMENT_BYTES_MIN, false, Some(&header)).map(drop)
 }
 
+/// True if the first segment in `dir` starts the log of this store.
+pub fn begins(env: &Env, dir: &Path, store: StoreId) -> Result<bool> {
+    let mode = OpenMode { write: false, create_new: false, direct: false };
+    let segment = match open(&*env.vfs, dir, 1, mode) {
+        Err(Error::WalMissing { .. }) => return Ok(false),
+        opened => opened?,
+    };
+    let mut bytes = AlignedBuf::zeroed(SEGMENT_HEADER_BYTES as usize);
+    match segment.file.read_at(&mut bytes, 0) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+        read => read.map_err(|error| Error::io(&segment.path, "read", 0, error))?,
+    }
+    let header = SegmentHeader::decode(&bytes);
+    Ok(header.is_ok_and(|header| (header.store, header.first) == (store, Lsn(0))))
+}
+
 /// True if the log in `dir` was still being created, for a store that has had no checkpoint: its
 /// only file is a first segment without its name, so there was no commit. Stores were once given
 /// their names before their logs, and such a one is empty. No file at all is a lost log.

@@ -3,15 +3,24 @@
 
 use crate::common;
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use frond::{
     Db, Durability, Error, Options, TreeOptions,
     check::{CheckMode, CheckReport, store_in},
+    internals::io::{File, OpenMode, Vfs},
 };
-use frond_testkit::disk::{CrashOptions, Note, SimVfs, crash_states};
+use frond_testkit::{
+    disk::{CrashOptions, Note, SimVfs, crash_states},
+    effort,
+};
 
 const STORE: &str = "/store";
+const FIRST_LOG: &str = "log-0000000001.frond";
 
 fn options(vfs: &SimVfs) -> Options {
     common::options().env(vfs.env(3)).durability(Durability::Sync)
@@ -176,6 +185,119 @@ fn a_log_without_its_store_file_is_not_an_unfinished_store() {
     assert!(has(&Db::open(STORE, options(&vfs)).expect("opened"), b"first"));
 }
 
+/// A whole new store file does not get its name if the log next to it is that of another store, or
+/// is not its beginning. Promise: P19.
+#[test]
+fn an_unfinished_store_gets_its_name_only_with_its_own_log() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [path, other] = ["store", "other"].map(|name| dir.path().join(name));
+    // As after a kill: no checkpoint, and no clean end.
+    for path in [&path, &other] {
+        let db = Db::open(path, common::options()).expect("made");
+        for file in ["store.frond", FIRST_LOG] {
+            std::fs::copy(path.join(file), path.join(file).with_extension("kept")).expect("copied");
+        }
+        drop(db);
+        for file in std::fs::read_dir(path).expect("listed").flatten() {
+            if file.path().extension().is_none_or(|extension| extension != "kept") {
+                std::fs::remove_file(file.path()).expect("removed");
+            }
+        }
+    }
+    let (kept, new) = (path.join("store.kept"), path.join("store.frond.new"));
+    let first = path.join(FIRST_LOG);
+    std::fs::rename(&kept, &new).expect("renamed");
+    let own_log = first.with_extension("kept");
+    let other_log = other.join(FIRST_LOG).with_extension("kept");
+    let beyond = path.join("log-0000000007.frond");
+    for (log, name) in [(&other_log, &first), (&own_log, &beyond)] {
+        std::fs::copy(log, name).expect("copied");
+        let opened = Db::open(&path, common::options());
+        let Err(Error::NotAStore { .. }) = opened else { panic!("{opened:?}") };
+        assert!(!path.join("store.frond").exists() && new.exists());
+        std::fs::remove_file(name).expect("removed");
+    }
+    std::fs::rename(&own_log, &first).expect("renamed");
+    Db::open(&path, common::options()).expect("finished").close().expect("closed");
+}
+
+/// A file system on which a creation ends while another opener lists the directory.
+#[derive(Debug)]
+struct EndsMeanwhile(Arc<dyn Vfs>);
+
+impl Vfs for EndsMeanwhile {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        self.0.open(path, mode)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.0.exists(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let names = self.0.list(dir)?;
+        if names.contains(&"store.frond.new".into()) {
+            self.0.rename(&dir.join("store.frond.new"), &dir.join("store.frond"))?;
+        }
+        Ok(names)
+    }
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.create_dir(dir)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.remove(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.sync_dir(dir)
+    }
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.0.free_bytes(dir)
+    }
+}
+
+/// A creation that ends between two looks of an opener at the directory is no damage.
+#[test]
+fn a_creation_that_ends_meanwhile_leaves_a_store() {
+    for is_reader in [false, true] {
+        let vfs = SimVfs::new();
+        let _killed = Db::open(STORE, options(&vfs)).expect("made");
+        let vfs = SimVfs::start(vfs.disk().after_kill());
+        let mut env = vfs.env(3);
+        let path = |name| Path::new(STORE).join(name);
+        env.vfs.rename(&path("store.frond"), &path("store.frond.new")).expect("renamed");
+        env.vfs = Arc::new(EndsMeanwhile(env.vfs));
+        Db::open(STORE, common::options().env(env).read_only(is_reader)).expect("opened");
+    }
+}
+
+/// While a store is being created, others find no store, a locked one, or the store; never one that
+/// has lost a file.
+#[test]
+fn openers_meet_no_half_created_store() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for round in 0..60 * effort::factor() {
+        let path = dir.path().join(round.to_string());
+        let opener = |is_reader: bool| {
+            let options = common::options().durability(Durability::Lazy).read_only(is_reader);
+            match Db::open(&path, options) {
+                Ok(db) => Some(db),
+                Err(Error::Locked { .. }) => None,
+                Err(Error::NotAStore { why, .. }) if is_reader && why.contains("create") => None,
+                Err(error) => panic!("round {round}, reader {is_reader}: {error}"),
+            }
+        };
+        std::fs::create_dir(&path).expect("a directory");
+        std::thread::scope(|scope| {
+            let readers =
+                [(); 2].map(|()| scope.spawn(|| (0..40).filter_map(|_| opener(true)).count()));
+            let writers = [(); 2].map(|()| scope.spawn(|| opener(false).is_some()));
+            readers.into_iter().for_each(|reader| assert!(reader.join().expect("it ends") <= 40));
+            writers.into_iter().for_each(|writer| _ = writer.join().expect("it ends"));
+        });
+    }
+}
+
 /// Stores were once given their names before their logs: one whose first segment has no name yet is
 /// new, for open and check alike.
 #[test]
@@ -183,7 +305,7 @@ fn a_store_whose_first_segment_was_being_made_is_new() {
     let vfs = SimVfs::new();
     let _killed = Db::open(STORE, options(&vfs)).expect("made");
     let vfs = SimVfs::start(vfs.disk().after_kill());
-    let (log, new) = ("log-0000000001.frond", "log-0000000001.new");
+    let (log, new) = (FIRST_LOG, "log-0000000001.new");
     remove(&vfs, |name| name.starts_with("log-") && name != log);
     let path = |name| Path::new(STORE).join(name);
     vfs.env(3).vfs.rename(&path(log), &path(new)).expect("renamed");

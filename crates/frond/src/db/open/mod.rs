@@ -8,7 +8,7 @@
 //!    segment. A checkpoint before the first row is served makes the next recovery short.
 //!
 //! Invariants
-//! 1. Until step 4 nothing is written except what `store` writes to own the store.
+//! 1. Until step 4 nothing is written except what `store` writes to own the store, and a new store.
 //! 2. Prepared transactions take their locks again before any other locks are taken (Rule: I12).
 
 pub(super) mod replay;
@@ -33,8 +33,8 @@ use crate::{
     },
     run::WorkByTree,
     store::{
-        self, Class, Extent, Found, Link, Opened, PageKind, RootDirectory, Store, StoreOptions,
-        Superblock,
+        self, Class, Extent, Found, Link, NewLog, Opened, PageKind, RootDirectory, Store,
+        StoreOptions, Superblock,
     },
     sync::{Arc, AtomicBool, AtomicU64, Mutex},
     tree::{Descriptors, TreeContext, TreeCounters, TreeRoot},
@@ -67,19 +67,24 @@ pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
         Found::Nothing | Found::Directory | Found::Unfinished
             if options.create && !options.read_only =>
         {
-            let begin_log =
-                |id| Log::create(env.clone(), dir, id, options.durability, log_options(&options));
-            store::create_with_log(&env, dir, store_options, begin_log)?
+            store::create_with_log(&env, dir, store_options, |id, log| match log {
+                NewLog::None => {
+                    let (level, log_options) = (options.durability, log_options(&options));
+                    Log::create(env.clone(), dir, id, level, log_options).map(Some)
+                }
+                NewLog::Made if wal::begins(&env, dir, id)? => Ok(None),
+                NewLog::Made => Err(store::no_store_file(dir)),
+            })?
         }
-        Found::Nothing | Found::Directory | Found::Unfinished => {
+        Found::Nothing | Found::Directory => {
             let why = "there is no store here, and this call does not create one";
             return Err(Error::not_a_store(dir, why));
         }
-        Found::LogOnly => {
-            let why =
-                "log segments without their store file; put it back, or restore from a backup";
+        Found::Unfinished => {
+            let why = "a store was being created here; a call that creates stores finishes it";
             return Err(Error::not_a_store(dir, why));
         }
+        Found::LogOnly => return Err(store::no_store_file(dir)),
     };
     recover(dir, options, (opened, log), watch)
 }
@@ -92,7 +97,8 @@ fn recover(
     watch: Arc<Watch>,
 ) -> Result<Db> {
     let Opened { store, superblock, roots, mut warnings } = opened;
-    let is_new = log.is_some() || superblock.is_new() && wal::was_being_created(&options.env, dir)?;
+    let is_new =
+        log.is_some() || superblock.knows_no_log() && wal::was_being_created(&options.env, dir)?;
     let recovery = Recovery { dir, options: &options, superblock: &superblock, is_new };
     let writes_log = !options.read_only && !is_new;
     let (mut engine, catalog, counts) = recovery.engine(Arc::new(store), roots);

@@ -57,9 +57,9 @@ const STEPS: usize = 48;
 impl Tree {
     /// Estimates how many distinct values the first part of the keys has, the first two parts, and
     /// so on to all of them: one number for each part of the keys' layout, or one number if keys
-    /// have no layout. A key that does not fit the layout has the leading parts that do fit, and is a
-    /// value of its own from there on. No number is 0, even for an empty tree. The row count divided
-    /// by these numbers is what an index look-up finds.
+    /// have no layout. A key that does not fit the layout has the leading parts that do fit, and is
+    /// a value of its own from there on. No number is 0, even for an empty tree. The row count
+    /// divided by these numbers is what an index look-up finds.
     ///
     /// Numbers up to 64, and those of trees of some thousand rows, are exact if nothing is written
     /// meanwhile. Larger ones are estimates: within a factor of two if values have about equally
