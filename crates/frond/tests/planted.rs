@@ -203,7 +203,7 @@ mod armed {
     }
 
     fn filled(seed: u64) -> Result<(), Failure> {
-        fill_and_reopen(seed, &FilledPlan::default()).map(drop)
+        fill_and_reopen(seed, &FilledPlan { emptied_one_in: 1, ..FilledPlan::default() }).map(drop)
     }
 
     fn emptied(seed: u64) -> Result<(), Failure> {
