@@ -212,7 +212,10 @@ pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
 
 /// The error for a log without its store file.
 pub fn no_store_file(dir: &Path) -> Error {
-    Error::not_a_store(dir, "has log files but no store.frond; put that back, or restore a backup")
+    Error::not_a_store(
+        dir,
+        "has log files but no store.frond; put it back, or restore from a backup",
+    )
 }
 
 /// Opens a file under its temporary name: a new one, or one that a crash or a failed attempt left
