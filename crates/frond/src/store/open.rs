@@ -149,20 +149,21 @@ pub enum NewLog {
 
 /// Makes an empty store in `dir`, which is created if necessary, and opens it. `make_log` makes the
 /// log of a store with this id durable, in the same directory, or checks that the log is that of
-/// the store.
+/// the store. `None` if there is a store already.
 pub fn create_with_log<T>(
     env: &Env,
     dir: &Path,
     options: StoreOptions,
     make_log: impl FnOnce(StoreId, NewLog) -> Result<T>,
-) -> Result<(Opened, T)> {
+) -> Result<Option<(Opened, T)>> {
     match probe(env, dir)? {
-        Found::Store => return Err(Error::not_a_store(dir, "holds a store already")),
+        Found::Store => return Ok(None),
         Found::LogOnly => return Err(no_store_file(dir)),
         Found::Directory | Found::Unfinished => {}
-        Found::Nothing => {
-            env.vfs.create_dir(dir).map_err(|e| Error::io(dir, "create", 0, e))?;
-        }
+        Found::Nothing => match env.vfs.create_dir(dir) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            created => created.map_err(|e| Error::io(dir, "create", 0, e))?,
+        },
     }
     // Also for an existing directory: the process that made it may have been killed before this
     // sync. The parent of `store` is the empty path, which means the working directory.
@@ -177,8 +178,7 @@ pub fn create_with_log<T>(
         Found::Store => {
             // A file of this name is of no use next to a store.
             let _ = env.vfs.remove(&new);
-            let owner = "another that just made it".into();
-            return Err(Error::Locked { dir: dir.into(), owner });
+            return Ok(None);
         }
         Found::LogOnly => return Err(no_store_file(dir)),
         Found::Unfinished => {
@@ -201,13 +201,16 @@ pub fn create_with_log<T>(
     let guard = Guard::locked_by(file, unfinished.clone(), options.read_only)
         .map_err(|e| Error::io(&path, "measure", 0, e))?;
     lock.keep();
-    Ok((open_locked(env, dir, &guard, options)?, log))
+    Ok(Some((open_locked(env, dir, &guard, options)?, log)))
 }
 
 /// Makes an empty store without a log, for tests of what does not need one.
 #[cfg(test)]
 pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
-    create_with_log(env, dir, options, |_, _| Ok(())).map(|(opened, _)| opened)
+    match create_with_log(env, dir, options, |_, _| Ok(()))? {
+        Some((opened, ())) => Ok(opened),
+        None => Err(Error::not_a_store(dir, "holds a store already")),
+    }
 }
 
 /// The error for a log without its store file.
@@ -222,12 +225,16 @@ pub fn no_store_file(dir: &Path) -> Error {
 /// behind. Unless it is locked, no process is making it now.
 pub fn open_unfinished(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
     let mode = OpenMode { write: true, create_new: true, direct: false };
-    match env.vfs.open(path, mode) {
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            let again = OpenMode { create_new: false, ..mode };
-            env.vfs.open(path, again).map_err(|e| Error::io(path, "open", 0, e))
+    loop {
+        match env.vfs.open(path, mode) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            made => return made.map_err(|e| Error::io(path, "create", 0, e)),
         }
-        made => made.map_err(|e| Error::io(path, "create", 0, e)),
+        match env.vfs.open(path, OpenMode { create_new: false, ..mode }) {
+            // The process that made it has renamed or removed it meanwhile.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            opened => return opened.map_err(|e| Error::io(path, "open", 0, e)),
+        }
     }
 }
 

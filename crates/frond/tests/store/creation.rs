@@ -287,7 +287,6 @@ fn openers_meet_no_half_created_store() {
                 Err(error) => panic!("round {round}, reader {is_reader}: {error}"),
             }
         };
-        std::fs::create_dir(&path).expect("a directory");
         std::thread::scope(|scope| {
             let readers =
                 [(); 2].map(|()| scope.spawn(|| (0..40).filter_map(|_| opener(true)).count()));

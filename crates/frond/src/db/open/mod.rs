@@ -62,11 +62,11 @@ pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
     }
     let env = options.env.clone();
     let store_options = StoreOptions { read_only: options.read_only, ..StoreOptions::default() };
-    let (opened, log) = match store::probe(&env, dir)? {
-        Found::Store => (store::open(&env, dir, store_options)?, None),
-        Found::Nothing | Found::Directory | Found::Unfinished
-            if options.create && !options.read_only =>
-        {
+    let may_create = options.create && !options.read_only;
+    let created = match store::probe(&env, dir)? {
+        Found::Store => None,
+        Found::Nothing | Found::Directory | Found::Unfinished if may_create => {
+            // `None` if another opener has created it meanwhile.
             store::create_with_log(&env, dir, store_options, |id, log| match log {
                 NewLog::None => {
                     let (level, log_options) = (options.durability, log_options(&options));
@@ -85,6 +85,10 @@ pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
             return Err(Error::not_a_store(dir, why));
         }
         Found::LogOnly => return Err(store::no_store_file(dir)),
+    };
+    let (opened, log) = match created {
+        Some(created) => created,
+        None => (store::open(&env, dir, store_options)?, None),
     };
     recover(dir, options, (opened, log), watch)
 }
