@@ -1,6 +1,7 @@
-//! Links the rivals that are installed, when the feature `lab` asks for them.
+//! Build script: links the rivals that are installed if the feature `lab` is enabled, and collects
+//! the files of the SQL targets.
 //!
-//! A rival that is missing is no build error: its target then says which package to install.
+//! A missing rival is not a build error: its target then reports which package to install.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Description of the machine, for the caption of every number.
+//! Description of the machine, which is printed with every result.
 
 use std::fs;
 

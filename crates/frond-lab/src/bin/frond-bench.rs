@@ -1,4 +1,4 @@
-//! The program behind `frond bench`.
+//! The program `frond-bench`, which the command `frond bench` starts.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The program `lab`.
+//! The program `lab`, which runs experiments and reports their results (docs/lab.md).
 
 use std::process::ExitCode;
 

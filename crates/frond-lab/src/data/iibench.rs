@@ -1,4 +1,5 @@
-//! The rows of `iibench-2011`: in primary-key order, three secondary indexes in random order.
+//! Generator of the rows of `iibench-2011`: rows in primary-key order, with three secondary indexes
+//! in random order.
 //!
 //! Invariants
 //! 1. `price` follows `customerid`, so two of the indexes have almost the same order.

@@ -38,8 +38,8 @@ pub trait Source {
     fn next(&mut self, record: &mut Self::Record) -> bool;
     /// Returns the columns of a row.
     fn columns<'a>(&'a self, record: &'a Self::Record) -> Self::Columns<'a>;
-    /// What is known of the size of these rows in any store, as a metric. May generate all rows
-    /// again.
+    /// Returns, as a metric, what is known about the size of these rows in any store. May generate
+    /// all rows again.
     fn yardstick(_seed: u64, _rows: u64) -> Result<Option<(&'static str, f64)>> {
         Ok(None)
     }

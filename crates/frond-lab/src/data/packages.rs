@@ -1,4 +1,4 @@
-//! `packages`: the packages that a Debian system knows, as real text to store.
+//! The data set `packages`: the packages that a Debian system knows, as an example of real text.
 //!
 //! The list is obtained when the workload runs and is never part of the lab: a file of control
 //! paragraphs, or the output of `apt-cache dumpavail`.

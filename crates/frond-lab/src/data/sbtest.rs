@@ -1,4 +1,4 @@
-//! `sbtest`: the table of sysbench's OLTP tests with its index on `k`.
+//! The data set `sbtest`: the table of sysbench's OLTP tests with its index on `k`.
 //!
 //! Invariants
 //! 1. `c` is ten groups of eleven random digits and `pad` five, joined by '-', both with the space

@@ -1,4 +1,4 @@
-//! Keys and values of db_bench.
+//! Generator of the keys and values of db_bench.
 //!
 //! Invariants
 //! 1. A key is an 8-byte big-endian number padded with '0'. An absent key differs in its last byte,
@@ -41,7 +41,7 @@ impl Shape {
         out.resize(self.key_bytes(), b'0');
     }
 
-    /// Writes the key of no number, which lies right after that of this one (Invariant 1).
+    /// Writes an absent key, which lies right after the key of this number (Invariant 1).
     pub fn absent_key(self, number: u64, out: &mut Vec<u8>) {
         self.key(number, out);
         if let Some(last) = out.last_mut() {

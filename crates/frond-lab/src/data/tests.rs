@@ -1,4 +1,4 @@
-//! Tests of what holds for all data sets.
+//! Tests that all data sets must pass.
 
 use super::Source;
 use super::iibench::Purchases;

@@ -130,7 +130,7 @@ struct Args {
 }
 
 impl Args {
-    /// The name's workload, with the parameter that the name stands for.
+    /// Finds the workload that a name selects, and the parameter that the name sets.
     fn workload(&self) -> Result<(&str, Option<(&'static str, &str)>)> {
         let name = self.workload.as_str();
         let tests = dbbench::TESTS.map(|(test, _)| test);

@@ -1,4 +1,5 @@
-//! The order for a cell: what to run, and under which conditions.
+//! The order for a cell, which the run sends to the cell's process: what to run, and under which
+//! conditions.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Formats of times in SQL and in the results.
+//! Formats times for SQL and for the results.
 
 use jiff::Timestamp;
 use jiff::tz::Offset;

@@ -27,7 +27,7 @@ const MARKS_MAX: usize = 2 * MARKS as usize;
 /// counting takes longer, it is done less often than each second.
 const SPACE_SHARE: f64 = 0.002;
 
-/// What a step is going to do, and how to measure it.
+/// Description of a step: what it is going to do, and how to measure it.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name of the step.

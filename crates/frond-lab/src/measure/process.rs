@@ -172,8 +172,7 @@ pub fn thread_cpu_s() -> f64 {
 mod tests {
     use super::*;
 
-    /// Other tests of a process take and release memory meanwhile: this one has a process of its
-    /// own.
+    /// Runs in a separate process, because other tests allocate and release memory concurrently.
     #[test]
     fn work_shows_as_cpu_and_memory_as_resident_size() {
         const ALONE: &str = "FROND_TEST_ALONE";

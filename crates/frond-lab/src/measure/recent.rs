@@ -1,5 +1,5 @@
-//! Latencies of the last second: clients count their requests by latency all the time, and the
-//! sampler takes the difference between two seconds.
+//! Latencies of the last second: clients keep counts of their requests by latency, and each second
+//! the sampler computes the difference from its previous reading.
 //!
 //! Invariants
 //! 1. Each client has counts of its own, which no other thread writes. So counting a request is a

@@ -1,4 +1,4 @@
-//! Reads a rival's settings file: TOML in which each setting has its reason as a comment.
+//! Reads a rival's settings file: TOML in which a comment gives the reason for each setting.
 
 use serde::de::DeserializeOwned;
 

@@ -1,5 +1,5 @@
-//! Number of links of a node: LinkBench's empirical distribution, and which node has which rank in
-//! it.
+//! Degrees of nodes, that is numbers of links: LinkBench's empirical distribution, and the rank of
+//! each node in it.
 //!
 //! Invariants
 //! 1. The node of rank r among n has the smallest degree d with CCDF(d) ≤ r / n, so all degrees are

@@ -1,4 +1,4 @@
-//! `linktable`: LinkBench's links, as its loader writes them.
+//! The data set `linktable`: LinkBench's links, as its loader writes them.
 //!
 //! Invariants
 //! 1. Nodes are in order of their ids; a node's links are grouped by type, with `id2` counting up

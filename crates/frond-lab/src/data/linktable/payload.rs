@@ -1,5 +1,5 @@
-//! `data` of links and nodes: log-normal in length; its bytes are fresh or from a short buffer of
-//! motifs.
+//! Generator of the column `data` of links and nodes: its length is log-normal; its bytes are fresh
+//! or from a short buffer of motifs.
 //!
 //! Upstream's source reads the size of the motif buffer under a name that its configuration does
 //! not set, so the buffer has 512 bytes instead of 128.

@@ -1,4 +1,4 @@
-//! A performance log of database calls, with long strings and three indexes.
+//! The data set `weblog`: a performance log of database calls, with long strings and three indexes.
 //!
 //! Invariants
 //! 1. The generator is not tuned towards a compression ratio; its test compares the ratio with that
@@ -83,7 +83,7 @@ impl Source for WebLog {
         columns(self.population(), call)
     }
 
-    /// What the columns take under zlib, one by one and without the indexes.
+    /// Returns the size of the columns under zlib, each compressed separately, without the indexes.
     fn yardstick(seed: u64, rows: u64) -> Result<Option<(&'static str, f64)>> {
         let (mut log, mut call) = (Self::of_a_week(seed, rows), Call::default());
         let (names, mut split) = (column_names(), ColumnSplit::new(PIECE_ROWS));

@@ -1,4 +1,4 @@
-//! Size of the web log as columns under zlib: what a store takes that separates columns and
+//! Size of the web log as columns under zlib: an estimate for a store that separates columns and
 //! compresses each with a general codec.
 //!
 //! Invariants

@@ -1,4 +1,4 @@
-//! The conditions without which the figures of a run mean nothing: the loaded rows, and the
+//! The conditions that are needed to interpret the figures of a run: the loaded rows, and the
 //! settings of each target.
 
 use crate::lab::results::{Database, RunInfo};

@@ -1,4 +1,4 @@
-//! Finds the block device that holds a directory, and what the kernel reports about both.
+//! Finds the block device of a directory, and reads what the kernel reports about both.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -47,7 +47,7 @@ pub struct Disk {
     pub logical_block_b: u64,
     /// Smallest unit that it writes without a read-modify-write, bytes.
     pub physical_block_b: u64,
-    /// The file behind a loop device.
+    /// The file that a loop device is attached to.
     pub backing: Option<PathBuf>,
 }
 

@@ -1,5 +1,5 @@
-//! Bar and scatter charts of a group: size, CPU, device bytes, memory, compression counters, and
-//! size against speed.
+//! The bar and scatter charts of a group: size, CPU, device bytes, memory, compression counters,
+//! and size against speed.
 
 use super::figure::{Axis, Bar, Chart, Figure, Limit, Part, Point, Table};
 use super::group::{Group, Target};

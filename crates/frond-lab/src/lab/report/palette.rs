@@ -1,4 +1,4 @@
-//! The look of each target (colour, symbol and dash), which is the same on all pages.
+//! The colour, symbol and dash of each target in charts, which are the same on all pages.
 //!
 //! Colours are by family (Frond green, InnoDB blue to violet, RocksDB and MyRocks vermilion). They
 //! are those of Okabe and Ito's palette, darkened so that they can be seen on white and on dark.

@@ -1,4 +1,4 @@
-//! Why a file of results cannot be used. Such a file is left as it is.
+//! Errors: why a file of results cannot be used. Such a file is not changed.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Queries on runs and cells.
+//! Queries for runs and cells in the database of results.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Writes a run and its cells.
+//! Writes a run and its cells to the database of results.
 
 use rusqlite::{Transaction, params};
 

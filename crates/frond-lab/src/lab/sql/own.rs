@@ -1,6 +1,6 @@
 //! Measures the memory that a server needs without its engine. Runs statements on a BLACKHOLE table
-//! of the empty server before the cell: long ones from a few loading clients, then those of several
-//! querying clients.
+//! of the empty server before the cell: long statements from a few loading clients, then queries
+//! from more clients.
 
 use super::insert::InsertText;
 use super::session::Session;

@@ -4,7 +4,8 @@
 //! Invariants
 //! 1. The server never outlives this process: the kernel kills it when this process ends
 //!    (`setpriv`).
-//! 2. It loads only the plugins that are named to it, and no configuration files of the machine.
+//! 2. It loads only the plugins that its configuration names, and reads no configuration files of
+//!    the machine.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};

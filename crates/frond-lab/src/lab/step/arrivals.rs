@@ -1,4 +1,5 @@
-//! When the requests of a client are due: at once in a closed loop, by a schedule in an open one.
+//! Arrivals: when the requests of a client are due, immediately in a closed loop, by a schedule in
+//! an open one.
 //!
 //! Threads: `Arrivals` is shared by all clients of a step, a `Pace` belongs to one.
 

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `fillseq` | puts of ascending keys into an empty table |
 //! | `fillrandom` | puts of random keys into an empty table; 63 % of them are distinct |
-//! | `fillsync` | the same, a thousandth of the number, each synced |
+//! | `fillsync` | puts of random keys into an empty table, a thousandth as many, each synced |
 //! | `overwrite` | puts of existing keys |
 //! | `readrandom`, `readmissing` | gets of existing keys, and of absent ones |
 //! | `multireadrandom` | ten gets in one snapshot |

@@ -1,4 +1,4 @@
-//! The rate of requests: as fast as they are served (a closed loop), at a fixed rate, or at a share
+//! The pace of requests: as fast as they are served (a closed loop), at a fixed rate, or at a share
 //! of the target's own rate (open loops).
 //!
 //! In an open loop the latency of a request counts from when it was due, so that a stall is charged

@@ -1,5 +1,5 @@
-//! `queue`: each turn puts a row at the right end, deletes the leftmost and reads the first. It
-//! shows what a store pays for entries that were deleted but are still there.
+//! `queue`: each request puts a row at the right end, deletes the leftmost one, and reads the
+//! first. It shows what a store pays for entries that were deleted but are still there.
 //!
 //! Invariants
 //! 1. Each commit puts one row and deletes the oldest, so the queue keeps its length.

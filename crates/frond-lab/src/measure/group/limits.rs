@@ -1,4 +1,4 @@
-//! Limits of a control group.
+//! Limits of a control group: memory, and bandwidth and I/Os of a device.
 
 use std::fmt;
 use std::str::FromStr;

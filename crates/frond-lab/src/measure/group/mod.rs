@@ -3,8 +3,8 @@
 //! The memory limit includes the page cache, so that it also bounds stores that rely on it.
 //!
 //! Invariants
-//! 1. A limit that was asked for is in force, or no group is made: the refusal says what is
-//!    missing. There is no fallback to limits inside an engine.
+//! 1. A requested limit is in force, or no group is created: the error says what is missing. There
+//!    is no fallback to limits inside an engine.
 //! 2. A controller that is only needed for counting may be missing; its count is then `None`, and
 //!    `missing` says why.
 //! 3. A group is removed when it is dropped. `remove_stale` removes the groups of lab processes
@@ -383,7 +383,7 @@ fn has(dir: &Path, controller: Controller, version: Version) -> bool {
     dir.join(file).exists()
 }
 
-/// Makes the group `dir` with `controller`, or leaves nothing behind.
+/// Creates the group `dir` with `controller`; if that fails, nothing of it remains.
 fn make(dir: &Path, parent: &Path, controller: Controller, version: Version) -> Result<(), String> {
     if version == Version::V2 && controller != Controller::Cpu {
         // The controller stays enabled for later groups; it costs nothing where no group uses it.

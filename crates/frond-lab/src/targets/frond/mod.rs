@@ -132,7 +132,7 @@ pub(super) fn counters(stats: impl IntoIterator<Item = (String, u64)>) -> Vec<Co
     all
 }
 
-/// Converts what was found of a keyspace's columns into sizes per row.
+/// Converts the statistics of a keyspace's columns into sizes per row.
 fn parts_of(table: &Table, keyspace: Keyspace, found: &TreeColumns) -> Vec<PartSize> {
     let name = match keyspace.checked_sub(1).and_then(|index| table.indexes.get(index)) {
         Some(index) => index.name,

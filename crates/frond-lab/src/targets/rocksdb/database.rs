@@ -1,7 +1,8 @@
 //! The open database, plain or with transactions; RocksDB's C interface has separate functions for
 //! the two.
 //!
-//! Threads: all. rocksdb/c.h: a database and its column families may be used from any thread.
+//! Threads: any. According to rocksdb/c.h, a database and its column families may be used from any
+//! thread.
 
 use std::ffi::CStr;
 use std::ptr;

@@ -321,8 +321,8 @@ fn execute_query(handle: &Handle, sql: &str) -> rusqlite::Result<()> {
     query(handle, sql, std::iter::empty::<i64>(), |_| Ok(false))
 }
 
-/// Returns all memory to the system that a connection can do without: with sixty idle connections,
-/// what the allocator keeps of their memory is more than the store may use.
+/// Returns all memory that an idle connection does not need to the system: with sixty idle
+/// connections, the memory that the allocator keeps for them is more than the store may use.
 fn release_memory(handle: &Handle) -> rusqlite::Result<()> {
     handle.execute_batch("PRAGMA shrink_memory")?;
     // SAFETY: it moves no live allocation and requires nothing of the caller.

@@ -30,7 +30,7 @@ pub struct Class {
     /// Name on the command line.
     #[serde(skip)]
     pub name: String,
-    /// The device that the class stands for.
+    /// The device that the class emulates.
     pub model: String,
     read_bytes_s: Option<u64>,
     write_bytes_s: Option<u64>,

@@ -1,8 +1,8 @@
 //! Computes when a request of the virtual disk may complete. Pure code: the caller reads the clock.
 //!
-//! For each rate, a point in time, `paid`, marks up to where the device's capacity is used. A
-//! request takes its share after that point and completes at the new one. An idle device saves up
-//! at most `CREDIT`, so that there are no bursts.
+//! For each rate, `paid` is the time up to which the device's capacity is used. A request moves
+//! `paid` forward by its share of the capacity, and completes at the new time. An idle device saves
+//! up at most `CREDIT`, so that there are no bursts.
 
 use std::time::Duration;
 

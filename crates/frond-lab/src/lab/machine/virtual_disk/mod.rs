@@ -16,9 +16,9 @@
 //! 3. All I/O of the loop device belongs to the experiment, so the counters of the device are the
 //!    experiment's device bytes.
 //!
-//! A signal that kills the process runs no `drop`. So the lab catches the signals that it can and
-//! exits normally; after the others the next run cleans up. Serving the disk takes CPU of this
-//! machine, which is reported (`cpu_s`); on two cores it competes with the engine.
+//! A process that is killed by a signal runs no `drop`. So the lab catches the signals that can be
+//! caught and exits normally; after the others, the next run cleans up. Serving the disk takes CPU
+//! of this machine, which is reported (`cpu_s`); on two cores it competes with the engine.
 
 mod attach;
 mod bucket;

@@ -16,7 +16,7 @@ fn stale_dir(path: &Path) -> Option<PathBuf> {
     dir.map(Path::to_owned)
 }
 
-/// Removes what is left of stale disks: of those below `dir`, and of all that are still mounted or
+/// Removes the remains of stale disks: of those below `dir`, and of all that are still mounted or
 /// attached. Returns their directories.
 ///
 /// A FUSE file whose process was killed fails every request, so nothing here can hang on it.
@@ -29,7 +29,7 @@ pub fn remove_stale(dir: &Path) -> Vec<PathBuf> {
     dirs.sort();
     dirs.dedup();
     for dir in &dirs {
-        // First the data, then the loop device, then the FUSE file behind it.
+        // First the data, then the loop device, then the FUSE file that it is attached to.
         for point in attach::mounts_below(&dir.join("data")) {
             attach::unmount(&point);
         }

@@ -364,7 +364,7 @@ mod tests {
                 rows.parse().expect("a number")
             };
             let rows = count(bench);
-            // In each step, deletes are at most eight statements of fifty rows behind.
+            // In each step, at most eight statements of fifty rows remain to be deleted.
             assert!((2_100..2_100 + 4 * 8 * 50).contains(&rows), "{rows}");
             assert_eq!(step(bench, "l.i1").metrics["ops"], 2_000.0);
             assert!(step(bench, "qp100").metrics["background_s"] > 0.0);

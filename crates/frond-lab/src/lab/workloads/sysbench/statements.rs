@@ -112,7 +112,7 @@ impl Test {
     }
 }
 
-/// The statements of a transaction that reads and writes. The last one stands for DELETE and INSERT
+/// The statements of a transaction that reads and writes. The last one represents DELETE and INSERT
 /// of the same id.
 const MIX: [(Kind, u32); 8] = [
     (Kind::Point, 10),
