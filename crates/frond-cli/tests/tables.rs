@@ -137,9 +137,10 @@ fn a_dump_keeps_rows_of_older_columns() {
     assert!(people.check().expect("checked").is_clean());
     drop(people);
     db.close().expect("closed");
+    let other = place.path("other").display().to_string();
     let broken = place
         .write("broken", text.replace("layout_history\":\"\\\\x01", "layout_history\":\"\\\\x02"));
-    let message = place.fails(2, &["load", "other", "--dump", &broken]);
+    let message = place.fails(2, &["load", &other, "--dump", &broken]);
     assert!(message.contains("layout"), "{message}");
 }
 
