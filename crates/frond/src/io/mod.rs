@@ -14,6 +14,8 @@
 //!
 //! Threads: all, concurrently.
 
+#[cfg(test)]
+mod hooked;
 mod memory;
 mod real;
 mod slow_io;
@@ -26,6 +28,8 @@ use std::{
 
 use crate::sync::Arc;
 
+#[cfg(test)]
+pub use hooked::HookedVfs;
 pub use memory::MemoryVfs;
 pub use real::{RealClock, RealRng, RealVfs};
 pub use slow_io::{Operation, SlowOperation};

@@ -88,7 +88,7 @@ pub fn examine(env: &Env, dir: &Path) -> Result<Arc<Store>> {
     match probe(env, dir)? {
         Found::Store => {}
         Found::Nothing => return refused("does not exist"),
-        Found::Directory | Found::Unfinished => return refused("holds no store"),
+        Found::Directory | Found::Unfinished(_) => return refused("holds no store"),
         Found::LogOnly => return refused("has log files but no store.frond"),
     }
     let path = dir.join(STORE_FILE);

@@ -51,9 +51,9 @@ pub enum Found {
     Nothing,
     /// A directory without a file of a store, except for what an interrupted creation left.
     Directory,
-    /// A new store whose file and log are whole; the creation was interrupted before the file got
-    /// its name.
-    Unfinished,
+    /// A new store with this id, whose file and log are whole; the creation was interrupted before
+    /// the file got its name.
+    Unfinished(StoreId),
     /// A store file.
     Store,
     /// Log segments without their store file: damage.
@@ -114,8 +114,8 @@ pub fn probe(env: &Env, dir: &Path) -> Result<Found> {
     if !has_log {
         return Ok(Found::Directory);
     }
-    if has_new_file && is_whole(env, &dir.join(NEW_FILE))? {
-        return Ok(Found::Unfinished);
+    if has_new_file && let Some(store) = new_store_in(env, &dir.join(NEW_FILE))? {
+        return Ok(Found::Unfinished(store));
     }
     // The file may have got its name while the directory was listed.
     match env.vfs.exists(&dir.join(STORE_FILE)).map_err(failed)? {
@@ -124,17 +124,21 @@ pub fn probe(env: &Env, dir: &Path) -> Result<Found> {
     }
 }
 
-/// True if a store file under its temporary name has the slots of a new store.
-fn is_whole(env: &Env, path: &Path) -> Result<bool> {
+/// The id of the new store in a store file under its temporary name, if both slots are whole.
+fn new_store_in(env: &Env, path: &Path) -> Result<Option<StoreId>> {
     let mode = OpenMode { write: false, create_new: false, direct: true };
     let file = match env.vfs.open(path, mode) {
         // It has got its name meanwhile.
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(|e| Error::io(path, "open", 0, e))?,
     };
     Ok(match [0, 1].map(|index| read_slot(&*file, index)) {
-        [SlotRead::Good(a), SlotRead::Good(b)] => a.store == b.store && a.is_new() && b.is_new(),
-        _ => false,
+        [SlotRead::Good(a), SlotRead::Good(b)]
+            if a.store == b.store && a.is_new() && b.is_new() =>
+        {
+            Some(a.store)
+        }
+        _ => None,
     })
 }
 
@@ -159,7 +163,7 @@ pub fn create_with_log<T>(
     match probe(env, dir)? {
         Found::Store => return Ok(None),
         Found::LogOnly => return Err(no_store_file(dir)),
-        Found::Directory | Found::Unfinished => {}
+        Found::Directory | Found::Unfinished(_) => {}
         Found::Nothing => match env.vfs.create_dir(dir) {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
             created => created.map_err(|e| Error::io(dir, "create", 0, e))?,
@@ -181,12 +185,7 @@ pub fn create_with_log<T>(
             return Ok(None);
         }
         Found::LogOnly => return Err(no_store_file(dir)),
-        Found::Unfinished => {
-            let SlotRead::Good(slot) = read_slot(&*unfinished, 0) else {
-                return Err(no_store_file(dir));
-            };
-            make_log(slot.store, NewLog::Made)?
-        }
+        Found::Unfinished(id) => make_log(id, NewLog::Made)?,
         Found::Directory | Found::Nothing => {
             let id = write_new_file(env, &new, &*unfinished)?;
             // No name of a log segment may outlive this file's.
@@ -335,7 +334,7 @@ pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
     match probe(env, dir)? {
         Found::Store => {}
         Found::Nothing => return Err(Error::not_a_store(dir, "does not exist")),
-        Found::Directory | Found::Unfinished => {
+        Found::Directory | Found::Unfinished(_) => {
             return Err(Error::not_a_store(dir, "holds no store"));
         }
         Found::LogOnly => return Err(no_store_file(dir)),

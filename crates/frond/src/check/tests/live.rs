@@ -3,9 +3,6 @@
 
 use std::{
     collections::HashMap,
-    io,
-    path::PathBuf,
-    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -14,62 +11,10 @@ use crate::{
     Batch, Db, Durability, Options, Tree,
     check::CheckMode,
     db::Tuning,
-    io::{File, Vfs},
+    io::{HookedVfs, Vfs},
     pipeline::Limits,
     tree::{Root, Shape, TreeContext},
 };
-
-type Hook = Box<dyn FnOnce() + Send>;
-
-/// A file system with a hook that runs once, after the next directory listing.
-#[derive(Default)]
-struct Meanwhile {
-    files: MemoryVfs,
-    after_list: Mutex<Option<Hook>>,
-}
-
-impl std::fmt::Debug for Meanwhile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Meanwhile").finish_non_exhaustive()
-    }
-}
-
-impl Vfs for Meanwhile {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        self.files.open(path, mode)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.files.exists(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        let names = self.files.list(dir);
-        let hook = self.after_list.lock().unwrap().take();
-        hook.into_iter().for_each(|hook| hook());
-        names
-    }
-
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.files.create_dir(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.files.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.files.remove(path)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.files.sync_dir(dir)
-    }
-
-    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        self.files.free_bytes(dir)
-    }
-}
 
 fn put_rows(tree: &Tree, rows: u32) {
     for row in 0..rows {
@@ -85,19 +30,19 @@ fn assert_clean(db: &Db) {
 /// The log continues in segments that the directory listing did not show. Finding: `log`.
 #[test]
 fn a_log_continued_in_a_new_segment_during_a_check_is_no_damage() {
-    let files = Arc::new(Meanwhile::default());
+    let files = Arc::new(HookedVfs::new(Arc::new(MemoryVfs::new())));
     let db = Arc::new(open(Env { vfs: files.clone(), ..env() }, None));
     let tree = db.create_tree("t", Default::default()).unwrap();
     db.checkpoint().unwrap();
     put_rows(&tree, 30);
     let needed = db.shared.engine.store.log_needed_from();
     let writing = db.clone();
-    *files.after_list.lock().unwrap() = Some(Box::new(move || {
+    files.after_next_list(move || {
         put_rows(&tree, 300);
         writing.shared.engine.log().sync_through_now().unwrap();
-    }));
+    });
     assert_clean(&db);
-    assert!(files.after_list.lock().unwrap().is_none(), "nothing has happened");
+    assert!(!files.is_waiting(), "nothing has happened");
     assert_eq!(db.shared.engine.store.log_needed_from(), needed, "no checkpoint has ended");
 }
 
@@ -105,7 +50,7 @@ fn a_log_continued_in_a_new_segment_during_a_check_is_no_damage() {
 /// Finding: `log`.
 #[test]
 fn segments_removed_during_a_check_are_no_damage() {
-    let files = Arc::new(Meanwhile::default());
+    let files = Arc::new(HookedVfs::new(Arc::new(MemoryVfs::new())));
     let options = Options::new().keep_log(1 << 20);
     let db = Arc::new(open_with(options, Env { vfs: files.clone(), ..env() }, None));
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -114,14 +59,14 @@ fn segments_removed_during_a_check_are_no_damage() {
         db.checkpoint().unwrap();
     }
     let segments = || {
-        let names = files.files.list(db.shared.engine.store.dir()).unwrap();
+        let names = files.list(db.shared.engine.store.dir()).unwrap();
         names.iter().filter(|name| name.to_string_lossy().starts_with("log-0")).count()
     };
     let (before, trimming) = (segments(), db.clone());
-    *files.after_list.lock().unwrap() = Some(Box::new(move || {
+    files.after_next_list(move || {
         let engine = &trimming.shared.engine;
         engine.log().trim(engine.store.log_needed_from()).unwrap();
-    }));
+    });
     assert_clean(&db);
     assert!(segments() < before, "none has gone");
 }

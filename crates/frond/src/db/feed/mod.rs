@@ -32,6 +32,7 @@ use crate::{
     message::{Kind, Message},
     pipeline::Engine,
     run,
+    store::Store,
     sync::Arc,
     types::{Lsn, Xid},
     wal::{self, Item, LogFeed, Record, RecordItems},
@@ -333,6 +334,13 @@ impl ChangeFeed {
     }
 }
 
+/// The error for a commit of which something that is not in the log has been freed: what a
+/// checkpoint contains may be gone.
+fn freed(store: &Store, seqno: Seqno, why: &'static str) -> Error {
+    let oldest = store.newest().applied.next().max(seqno.next()).0;
+    Error::PositionLost { wanted: seqno.0, oldest, why }
+}
+
 /// Holds the long values of a commit. Only the part of the log that recovery needs keeps them:
 /// those of an older commit may be gone, and their space reused.
 fn hold_blobs(
@@ -356,9 +364,8 @@ fn hold_blobs(
                     (None, _) => false,
                 };
                 if !found {
-                    let oldest = store.newest().applied.next().max(seqno.next()).0;
                     let why = "a long value of it was replaced or deleted, and has been freed";
-                    return Err(Error::PositionLost { wanted: seqno.0, oldest, why });
+                    return Err(freed(store, seqno, why));
                 }
                 holds.extend(hold);
             }

@@ -7,8 +7,9 @@
 
 use std::{cmp::Ordering, collections::BTreeSet, vec::IntoIter};
 
+use super::freed;
 use crate::{
-    Error, Result, Seqno, TreeId,
+    Result, Seqno, TreeId,
     blob::BlobHold,
     message::{Message, Tag},
     pipeline::Engine,
@@ -64,9 +65,8 @@ impl<'a> SpilledWalk<'a> {
         items_of: impl Fn() -> Result<RecordItems<'a>>,
     ) -> Result<(Self, Vec<Arc<BlobHold>>)> {
         let lost = || {
-            let oldest = engine.store.newest().applied.next().max(seqno.next()).0;
             let why = "its writes did not fit into memory, and where they were has been freed";
-            Error::PositionLost { wanted: seqno.0, oldest, why }
+            freed(&engine.store, seqno, why)
         };
         let mut spilled = SpilledWrites::default();
         let mut holds = Vec::new();

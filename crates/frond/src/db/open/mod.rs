@@ -65,7 +65,7 @@ pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
     let may_create = options.create && !options.read_only;
     let created = match store::probe(&env, dir)? {
         Found::Store => None,
-        Found::Nothing | Found::Directory | Found::Unfinished if may_create => {
+        Found::Nothing | Found::Directory | Found::Unfinished(_) if may_create => {
             // `None` if another opener has created it meanwhile.
             store::create_with_log(&env, dir, store_options, |id, log| match log {
                 NewLog::None => {
@@ -80,7 +80,7 @@ pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
             let why = "there is no store here, and this call does not create one";
             return Err(Error::not_a_store(dir, why));
         }
-        Found::Unfinished => {
+        Found::Unfinished(_) => {
             let why = "a store was being created here; a call that creates stores finishes it";
             return Err(Error::not_a_store(dir, why));
         }

@@ -1,13 +1,10 @@
 //! Making, opening, locking, publishing.
 
-use std::{
-    fmt, io,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use crate::{
     error::Error,
-    io::{Env, File, MemoryVfs, OpenMode, Vfs},
+    io::{Env, File, HookedVfs, MemoryVfs},
     store::*,
     sync::{Arc, Mutex},
     types::{Lineage, Lsn, Seqno, TreeId, VersionNumber},
@@ -19,42 +16,6 @@ pub(super) fn env() -> Env {
 
 pub(super) fn dir() -> &'static Path {
     Path::new("/store")
-}
-
-/// A file system that passes each file through a function as it is opened.
-pub(super) struct Opening<F>(pub Arc<dyn Vfs>, pub F);
-
-impl<F> fmt::Debug for Opening<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Opening").field(&self.0).finish()
-    }
-}
-
-impl<F: Fn(Arc<dyn File>) -> Arc<dyn File> + Send + Sync> Vfs for Opening<F> {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        Ok((self.1)(self.0.open(path, mode)?))
-    }
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.0.exists(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        self.0.list(dir)
-    }
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.create_dir(dir)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.remove(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.sync_dir(dir)
-    }
-    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        self.0.free_bytes(dir)
-    }
 }
 
 pub(super) const L: Lineage = Lineage(1);
@@ -203,10 +164,26 @@ pub(super) fn the_lock_is_released_with_the_store_not_with_its_file() {
         kept_open.lock().unwrap().push(file.clone());
         file
     };
-    let env = Env { vfs: Arc::new(Opening(env.vfs.clone(), keep)), ..env };
+    let env = Env { vfs: Arc::new(HookedVfs::new(env.vfs.clone()).on_open(keep)), ..env };
     drop(create(&env, dir(), StoreOptions::default()).unwrap());
     drop(open(&env, dir(), StoreOptions::default()).unwrap());
     open(&env, dir(), StoreOptions::default()).unwrap();
+}
+
+/// A creation that ends between two looks of an opener at the directory is no damage.
+#[test]
+pub(super) fn a_creation_that_ends_meanwhile_leaves_a_store() {
+    for is_reader in [false, true] {
+        let below = env();
+        let options = || crate::Options::new().env(below.clone()).read_only(is_reader);
+        crate::Db::open(dir(), options().read_only(false)).unwrap().close().unwrap();
+        let (path, new) = (dir().join("store.frond"), dir().join("store.frond.new"));
+        below.vfs.rename(&path, &new).unwrap();
+        let vfs = Arc::new(HookedVfs::new(below.vfs.clone()));
+        let ended = below.clone();
+        vfs.after_next_list(move || ended.vfs.rename(&new, &path).unwrap());
+        crate::Db::open(dir(), options().env(Env { vfs, ..below.clone() })).unwrap();
+    }
 }
 
 /// Promise: P19.

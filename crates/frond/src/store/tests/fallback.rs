@@ -2,10 +2,10 @@
 
 use std::{io, ops::Range};
 
-use super::basics::{L, Opening, dir, env, one_tree, publish};
+use super::basics::{L, dir, env, one_tree, publish};
 use crate::{
     error::{Error, Result},
-    io::{ALIGN, Env, File, LockKind, OpenMode},
+    io::{ALIGN, Env, File, HookedVfs, LockKind, OpenMode},
     store::*,
     sync::{Arc, Mutex},
     types::VersionNumber,
@@ -92,7 +92,7 @@ fn killed() -> Killed {
     let bad = Bad::default();
     let of_all = bad.clone();
     let spoil = move |file| Arc::new(BadFile(file, of_all.clone())) as Arc<dyn File>;
-    let vfs = Arc::new(Opening(below.vfs.clone(), spoil));
+    let vfs = Arc::new(HookedVfs::new(below.vfs.clone()).on_open(spoil));
     let env = Env { vfs, ..below.clone() };
     let store = create(&below, dir(), StoreOptions::default()).unwrap().store;
     let mut v = store.counts_from();
