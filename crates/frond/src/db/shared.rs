@@ -4,7 +4,7 @@
 
 use super::{
     Options, Snapshot,
-    commit::{Records, Timings},
+    commit::Timings,
     session::{PreparedTable, TxnPool},
 };
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
     trim::FreedBefore,
     txn::{KeyLockTable, LastCommits, LockGate, lock_table::LockTable},
+    wal::RecordPool,
 };
 
 /// State that all handles share.
@@ -44,7 +45,7 @@ pub(crate) struct Locking {
 #[derive(Debug)]
 pub(crate) struct Commits {
     pub durability: Durability,
-    pub records: Records,
+    pub records: RecordPool,
     pub timings: Timings,
     /// Whether some tree's counter was used since the store was opened.
     pub has_counters: AtomicBool,
@@ -86,7 +87,7 @@ impl Commits {
     pub fn new(options: &Options) -> Self {
         Self {
             durability: options.durability,
-            records: Records::new(options.cache_bytes),
+            records: RecordPool::new(options.cache_bytes),
             timings: Timings::default(),
             has_counters: AtomicBool::new(false),
         }

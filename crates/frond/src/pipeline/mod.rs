@@ -34,7 +34,7 @@ mod spill;
 mod sync_requests;
 mod workers;
 
-pub(crate) use admission::{Admission, LogWait, Paced, TurnTaken};
+pub(crate) use admission::{Admission, LogWait, Paced};
 pub(crate) use apply_commit::CommitPayload;
 pub(crate) use blobs::BlobSync;
 pub(crate) use checkpoint::CheckpointState;

@@ -23,9 +23,10 @@
 use std::time::Duration;
 
 use super::{
-    leader::{is_full, is_still},
+    leader::is_still,
     log::{Log, Spares, State, Stop},
     segment::{self, SEGMENT_BYTES_MIN, SegmentHeader},
+    spares::is_full,
 };
 use crate::{
     error::{Error, Result},

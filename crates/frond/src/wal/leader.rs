@@ -1,4 +1,4 @@
-//! Writing groups, syncing, timers, trimming: the part of the log that does I/O.
+//! Waiting until a record is durable: writing groups, syncing, and timers.
 //!
 //! The naive way is that each commit writes and syncs its own record: one sync per commit. Instead
 //! there are two roles, each held by one thread at a time: *writer* (`State::writing`) and *syncer*
@@ -38,15 +38,15 @@ use std::{io, time::Duration};
 use super::{
     group::{GroupHeader, GroupKind, padded},
     idle::Idling,
-    log::{Log, OpenWrite, Sealed, Spares, State, Writer, count},
-    reserve::{BUFFERS_KEPT, LogUse},
+    log::{Log, OpenWrite, Sealed, State, Stop, Writer, count},
+    reserve::{BUFFERS_KEPT, LogUse, Reservation},
     segment::{self, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
 };
 use crate::{
     error::{Error, Result},
     io::ALIGN,
     sync::{MutexGuard, Ordering},
-    types::Lsn,
+    types::{Durability, Lsn},
 };
 
 /// Records wait at most this long, plus one tick, to be written: with a tick every 50 ms, that is
@@ -62,23 +62,47 @@ const IDLE_INTERVAL: Duration = Duration::from_millis(40);
 /// segment tries by itself.
 const SPARE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Divisor of the disk's free space that limits a segment's length, except for the shortest
-/// segments.
-const DISK_PART: u64 = 4;
-
 pub(super) type StateGuard<'a> = MutexGuard<'a, State>;
 
-/// Number of segments that are kept ready: one to continue in, one because checkpoints free them in
-/// pairs.
-const SPARES_MAX: usize = 2;
-
 impl Log {
+    /// Waits until a filled record is as durable as `level` requires. Fails with `OutcomeUnknown`
+    /// if the log fails first.
+    pub fn wait(&self, reservation: &Reservation, level: Durability) -> Result<()> {
+        let after = reservation.lsn().next();
+        match level {
+            Durability::Sync if plant!("wal: acknowledge before the sync") => {
+                self.reach(after, false)
+            }
+            Durability::Lazy if self.stopped.load(Ordering::Acquire) => self.reach(after, false),
+            Durability::Lazy => Ok(()),
+            Durability::Os => self.reach(after, false),
+            Durability::Sync => self.reach(after, true),
+        }
+        .map_err(|error| match error {
+            Error::Failed(why) => Error::OutcomeUnknown(why),
+            other => other,
+        })
+    }
+
+    /// Writes and syncs everything reserved so far. Returns the end of the last durable group,
+    /// which is not before that, and where a log may start, as the log of a copy does
+    /// (`Superblock::alone`).
+    pub fn sync_through_now(&self) -> Result<Lsn> {
+        let mut state = self.state.lock().unwrap();
+        self.check(&state)?;
+        self.seal_if_it_may(&mut state);
+        let end = Self::reserved_end(&state);
+        drop(state);
+        self.reach(end, true)?;
+        Ok(self.durable())
+    }
+
     /// Waits until `written`, or `durable`, has reached `target`; does the work if no other thread
     /// does.
     pub(super) fn reach(&self, target: Lsn, durable: bool) -> Result<()> {
         let mut state = self.state.lock().unwrap();
         loop {
-            if let Some(super::log::Stop::Failed(why)) = &state.stop {
+            if let Some(Stop::Failed(why)) = &state.stop {
                 return Err(Error::Failed(why.clone()));
             }
             let reached = if durable { state.durable } else { Self::in_file(&state) };
@@ -250,7 +274,7 @@ impl Log {
         // SeqCst: pairs with `GroupBuf::end_fill`.
         self.filling_awaited.store(true, Ordering::SeqCst);
         while !self.buffers[buffer].is_filled() {
-            if let Some(super::log::Stop::Failed(why)) = &state.stop {
+            if let Some(Stop::Failed(why)) = &state.stop {
                 return Err(Error::Failed(why.clone()));
             }
             state = self.sleep(state);
@@ -378,134 +402,15 @@ impl Log {
         })
     }
 
-    /// Makes a segment ready, unless one is and no further one is wanted. For rows it makes the
-    /// reserve first. `Full` if the disk is.
-    pub(super) fn make_spare(&self, log_use: LogUse) -> Result<()> {
-        let mut spares = self.spares.lock().unwrap();
-        let takes_reserve = log_use == LogUse::Relief || plant!("wal: rows take the reserve");
-        if !takes_reserve && spares.reserve.is_none() {
-            return self.make_reserve(&mut spares);
-        }
-        let state = self.state.lock().unwrap();
-        let is_wanted = state.spares.is_empty() || state.spare_wanted;
-        drop(state);
-        if !is_wanted {
-            return Ok(());
-        }
-        match self.make_next(&mut spares) {
-            Err(Error::Full(_)) if takes_reserve && self.take_reserve(&mut spares)? => Ok(()),
-            made => made,
-        }
+    /// Everything before this position survives a power failure.
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    /// Makes the next segment ready. Makes a shorter one if the disk has no room for the planned
-    /// length, or would have little room left.
-    pub(super) fn make_next(&self, spares: &mut Spares) -> Result<()> {
-        let (number, mut bytes) = (spares.next_number, spares.next_bytes);
-        let (vfs, least) = (&*self.env.vfs, self.options.first_segment_bytes.min(bytes));
-        // If the file system cannot tell, assume there is space until it refuses.
-        let free = vfs.free_bytes(&self.dir).unwrap_or(u64::MAX);
-        while bytes > least && bytes > free / DISK_PART {
-            bytes = self.options.before(bytes);
-        }
-        let direct = self.open_mode().direct;
-        loop {
-            match segment::make(vfs, &self.dir, number, bytes, direct, None) {
-                Ok(segment) => {
-                    self.add_spare(spares, segment);
-                    return Ok(());
-                }
-                Err(Error::Io { source, .. }) if is_full(&source) && bytes > least => {
-                    bytes = self.options.before(bytes);
-                }
-                Err(Error::Io { source, .. }) if is_full(&source) => {
-                    // The caller that needs the segment gets the error, and tries again when it
-                    // needs one again.
-                    self.state.lock().unwrap().spare_wanted = false;
-                    return Err(Error::Full(format!(
-                        "no space for a log segment of {bytes} bytes"
-                    )));
-                }
-                Err(error) => return self.or_fail(Err(error)),
-            }
-        }
-    }
-
-    pub(super) fn add_spare(&self, spares: &mut Spares, segment: SegmentFile) {
-        spares.next_number = segment.number + 1;
-        spares.next_bytes = self.options.after(segment.bytes);
-        let mut state = self.state.lock().unwrap();
-        state.spares.push_back(segment.bytes);
-        spares.ready.push_back(segment);
-        state.spare_wanted = false;
-    }
-
-    /// Gives up the log before `keep_from`. Segments that lie wholly before it are recycled, or
-    /// unlinked if enough spares are ready or none is needed any more. Before the call, nothing
-    /// durable may refer to log before `keep_from`.
-    pub fn trim(&self, keep_from: Lsn) -> Result<()> {
-        loop {
-            let mut spares = self.spares.lock().unwrap();
-            let mut state = self.state.lock().unwrap();
-            if let Some(super::log::Stop::Failed(why)) = &state.stop {
-                return Err(Error::Failed(why.clone()));
-            }
-            // Keep it until the header of the next segment is on the medium: recovery starts at one
-            // or the other.
-            let early = plant!("wal: trim one segment early") && state.live.len() > 1;
-            let last = if early { state.live.front() } else { state.live.get(1) };
-            let has_next = |next| {
-                next <= state.synced_segment
-                    || plant!("wal: trim before the next segment is synced")
-            };
-            let whole = last.is_some_and(|&(number, next)| next <= keep_from && has_next(number));
-            if !whole {
-                return Ok(());
-            }
-            let Some((number, _)) = state.live.pop_front() else { return Ok(()) };
-            // Recycle only at full length: a log that is still growing needs longer segments, and
-            // an idle one needs none.
-            let grown = state.segment_bytes == self.options.segment_bytes;
-            let recycle = grown && state.spares.len() < SPARES_MAX && !state.closing;
-            let is_kept = !state.has_reserve && (!state.closing || state.keeps_reserve);
-            drop(state);
-            let given = is_kept.then(|| self.give_to_reserve(number, &mut spares));
-            if self.or_fail(given.unwrap_or(Ok(false)))? {
-                count(&self.counters.recycled, 1);
-            } else if recycle {
-                let recycled = self.recycle(number, &spares);
-                if let Some(segment) = self.or_fail(recycled)? {
-                    self.add_spare(&mut spares, segment);
-                    count(&self.counters.recycled, 1);
-                }
-            } else {
-                let path = self.dir.join(segment::file_name(number));
-                let vfs = &*self.env.vfs;
-                let removed = vfs.remove(&path).and_then(|()| vfs.sync_dir(&self.dir));
-                self.or_fail(removed.map_err(|error| Error::io(&path, "remove", 0, error)))?;
-            }
-        }
-    }
-
-    /// Number of the oldest segment that holds log. A file is renamed or removed only after this
-    /// number has moved past it.
-    pub fn oldest_segment(&self) -> Option<u64> {
-        self.state.lock().unwrap().live.front().map(|&(number, _)| number)
-    }
-
-    /// Renames a segment to be the next one; `None` if its length does not fit, in which case it
-    /// was removed.
-    fn recycle(&self, number: u64, spares: &Spares) -> Result<Option<SegmentFile>> {
-        let vfs = &*self.env.vfs;
-        let (next, bytes) = (spares.next_number, spares.next_bytes);
-        let from = self.dir.join(segment::file_name(number));
-        let to = self.dir.join(segment::file_name(next));
-        let failed = |error| Error::io(&from, "recycle", 0, error);
-        let old = segment::open(vfs, &self.dir, number, self.open_mode())?;
-        let fits = old.bytes == bytes;
-        let moved = if fits { vfs.rename(&from, &to) } else { vfs.remove(&from) };
-        moved.and_then(|()| vfs.sync_dir(&self.dir)).map_err(failed)?;
-        Ok(fits.then(|| SegmentFile { number: next, bytes, path: to, file: old.file }))
+    /// Everything before this position survives the death of the process. It may lie within an open
+    /// group.
+    pub fn written(&self) -> Lsn {
+        Lsn(self.written.load(Ordering::Acquire))
     }
 
     /// Waits up to `time` for a full group; the log thread then calls [`Log::tick`].
@@ -588,6 +493,50 @@ impl Log {
         }
         Ok(state)
     }
+
+    pub(super) fn sleep<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        count(&self.counters.waits, 1);
+        state.sleepers += 1;
+        let mut state = self.progress.wait(state).unwrap();
+        state.sleepers -= 1;
+        state
+    }
+
+    /// Like [`sleep`](Self::sleep), for at most `time`; not counted as a wait.
+    pub(super) fn sleep_for(&self, mut state: MutexGuard<'_, State>, time: Duration) {
+        state.sleepers += 1;
+        let (mut state, _) = self.progress.wait_timeout(state, time).unwrap();
+        state.sleepers -= 1;
+    }
+
+    /// Wakes sleeping threads after progress. Without sleepers it makes no system call, which would
+    /// cost one per commit.
+    pub(super) fn wake_sleepers(&self, state: &State) {
+        if state.sleepers > 0 {
+            self.progress.notify_all();
+        }
+    }
+
+    /// Everything before this position is in the log's file.
+    pub(super) fn in_file(state: &State) -> Lsn {
+        let open = state.open_write.map_or(Lsn(0), |open| open.end());
+        state.written.max(open)
+    }
+
+    pub(super) fn publish_written(&self, state: &mut State, written: Lsn) {
+        state.written = written;
+        self.written.store(Self::in_file(state).0, Ordering::Release);
+    }
+
+    pub(super) fn publish_open(&self, state: &mut State, open: OpenWrite) {
+        state.open_write = Some(open);
+        self.written.store(Self::in_file(state).0, Ordering::Release);
+    }
+
+    pub(super) fn publish_durable(&self, state: &mut State, durable: Lsn) {
+        state.durable = durable;
+        self.durable.store(durable.0, Ordering::Release);
+    }
 }
 
 /// Whether everything reserved is durable and no thread is writing or syncing.
@@ -596,11 +545,4 @@ pub(super) fn is_still(state: &State) -> bool {
         && !state.writing
         && !state.syncing
         && state.durable == Log::reserved_end(state)
-}
-
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    )
 }

@@ -1,8 +1,9 @@
-//! The log: its state, opening, and waiting for durability.
+//! The log: its state, creation and opening.
 //!
 //! A committer reserves space and copies its record (`reserve.rs`), then waits until the record is
 //! as durable as its level requires ([`Log::wait`]). A waiting thread that finds no writer or
-//! syncer at work takes that role and does the work for everyone (`leader.rs`).
+//! syncer at work takes that role and does the work for everyone (`leader.rs`). Segments are made
+//! ahead and recycled (`spares.rs`).
 //!
 //! Invariants
 //! 1. Groups are written in order.
@@ -20,21 +21,21 @@ use std::{collections::VecDeque, path::PathBuf, time::Duration};
 use super::{
     aligned::AlignedBuf,
     group::{GroupBuf, GroupKind, padded},
-    leader::is_full,
     recovery::RecoveredTail,
     relief,
-    reserve::{BUFFERS_KEPT, GuaranteedSpace, Reservation},
+    reserve::{BUFFERS_KEPT, GuaranteedSpace},
     segment::{
         self, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENT_END_BYTES, SEGMENT_HEADER_BYTES,
         SegmentFile, SegmentHeader,
     },
+    spares::is_full,
 };
 use crate::{
     bounds,
     cache::FramePool,
     error::{Error, Result},
     io::{ALIGN, Env, OpenMode},
-    sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
+    sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering},
     types::{Durability, Lsn, StoreId},
 };
 
@@ -292,8 +293,8 @@ pub struct Log {
     pub(super) writer: Mutex<Writer>,
     pub(super) spares: Mutex<Spares>,
     pub(super) stopped: AtomicBool,
-    written: AtomicU64,
-    durable: AtomicU64,
+    pub(super) written: AtomicU64,
+    pub(super) durable: AtomicU64,
     /// Held by the thread that appends a large record.
     pub(super) large: Mutex<()>,
     pub(super) counters: Counters,
@@ -441,55 +442,12 @@ impl Log {
         self.options.groups * self.options.group_bytes
     }
 
-    /// Waits until a filled record is as durable as `level` requires. Fails with `OutcomeUnknown`
-    /// if the log fails first.
-    pub fn wait(&self, reservation: &Reservation, level: Durability) -> Result<()> {
-        let after = reservation.lsn().next();
-        match level {
-            Durability::Sync if plant!("wal: acknowledge before the sync") => {
-                self.reach(after, false)
-            }
-            Durability::Lazy if self.stopped.load(Ordering::Acquire) => self.reach(after, false),
-            Durability::Lazy => Ok(()),
-            Durability::Os => self.reach(after, false),
-            Durability::Sync => self.reach(after, true),
-        }
-        .map_err(|error| match error {
-            Error::Failed(why) => Error::OutcomeUnknown(why),
-            other => other,
-        })
-    }
-
-    /// Writes and syncs everything reserved so far. Returns the end of the last durable group,
-    /// which is not before that, and where a log may start, as the log of a copy does
-    /// (`Superblock::alone`).
-    pub fn sync_through_now(&self) -> Result<Lsn> {
-        let mut state = self.state.lock().unwrap();
-        self.check(&state)?;
-        self.seal_if_it_may(&mut state);
-        let end = Self::reserved_end(&state);
-        drop(state);
-        self.reach(end, true)?;
-        Ok(self.durable())
-    }
-
     /// The end of everything reserved so far.
     pub fn end(&self) -> Result<Lsn> {
         let mut state = self.state.lock().unwrap();
         self.check(&state)?;
         self.seal_if_it_may(&mut state);
         Ok(Self::reserved_end(&state))
-    }
-
-    /// Everything before this position survives a power failure.
-    pub fn durable(&self) -> Lsn {
-        Lsn(self.durable.load(Ordering::Acquire))
-    }
-
-    /// Everything before this position survives the death of the process. It may lie within an open
-    /// group.
-    pub fn written(&self) -> Lsn {
-        Lsn(self.written.load(Ordering::Acquire))
     }
 
     /// Current values of the counters.
@@ -533,50 +491,6 @@ impl Log {
             Some(Stop::Closed) => Err(Error::Closed),
             Some(Stop::Failed(why)) => Err(Error::Failed(why.clone())),
         }
-    }
-
-    pub(super) fn sleep<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        count(&self.counters.waits, 1);
-        state.sleepers += 1;
-        let mut state = self.progress.wait(state).unwrap();
-        state.sleepers -= 1;
-        state
-    }
-
-    /// Like [`sleep`](Self::sleep), for at most `time`; not counted as a wait.
-    pub(super) fn sleep_for(&self, mut state: MutexGuard<'_, State>, time: Duration) {
-        state.sleepers += 1;
-        let (mut state, _) = self.progress.wait_timeout(state, time).unwrap();
-        state.sleepers -= 1;
-    }
-
-    /// Wakes sleeping threads after progress. Without sleepers it makes no system call, which would
-    /// cost one per commit.
-    pub(super) fn wake_sleepers(&self, state: &State) {
-        if state.sleepers > 0 {
-            self.progress.notify_all();
-        }
-    }
-
-    /// Everything before this position is in the log's file.
-    pub(super) fn in_file(state: &State) -> Lsn {
-        let open = state.open_write.map_or(Lsn(0), |open| open.end());
-        state.written.max(open)
-    }
-
-    pub(super) fn publish_written(&self, state: &mut State, written: Lsn) {
-        state.written = written;
-        self.written.store(Self::in_file(state).0, Ordering::Release);
-    }
-
-    pub(super) fn publish_open(&self, state: &mut State, open: OpenWrite) {
-        state.open_write = Some(open);
-        self.written.store(Self::in_file(state).0, Ordering::Release);
-    }
-
-    pub(super) fn publish_durable(&self, state: &mut State, durable: Lsn) {
-        state.durable = durable;
-        self.durable.store(durable.0, Ordering::Release);
     }
 
     pub(super) fn open_mode(&self) -> OpenMode {

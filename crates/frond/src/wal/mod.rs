@@ -58,13 +58,14 @@ mod recovery;
 mod relief;
 mod reserve;
 mod segment;
+mod spares;
 #[cfg(test)]
 mod tests;
 
 pub use feed::{LogFeed, TakeCommit, in_group};
 pub use log::{Log, LogOptions, LogStats};
 pub use record::{
-    Item, KeyMemory, LogExtent, Record, RecordBuilder, RecordItems, TRAILER_BYTES,
+    Item, KeyMemory, LogExtent, Record, RecordBuilder, RecordItems, RecordPool, TRAILER_BYTES,
     checkpoint_record, decode, items, keeps_trailer, trailer,
 };
 pub use recovery::{Expect, RecoveredTail, recover};

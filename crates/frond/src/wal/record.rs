@@ -11,7 +11,8 @@
 //! 2. Any bytes whatsoever decode to a typed error or to items with legal keys and tags, in time
 //!    O(length), and allocate no more than one key (Promise: P20).
 //!
-//! Threads: builders have one owner; decoding is pure. Bytes: docs/format.md, "Log records".
+//! Threads: builders have one owner, a pool is shared; decoding is pure. Bytes:
+//! docs/format.md, "Log records".
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -20,6 +21,7 @@ use crate::{
     error::{Error, Place, Result},
     message::{Kind, Tag},
     page::{LINK_BYTES, Link, PageKind},
+    sync::Mutex,
     types::{COUNTERS, KEY_BYTES_MAX, Lsn, Seqno, TreeId, XID_BYTES_MAX},
 };
 
@@ -229,6 +231,53 @@ impl RecordBuilder {
     /// The finished body. In the log, [`trailer`] must follow it.
     pub fn finish(&mut self) -> &[u8] {
         &self.bytes
+    }
+}
+
+/// Memory of the largest builder that a thread keeps: enough for the records of most transactions.
+const KEPT_BYTES: usize = 16 << 10;
+/// Number of long builders that the store keeps: as many as commits build concurrently on a busy
+/// machine.
+const SPARE_MAX: usize = 4;
+
+thread_local! {
+    static KEPT: std::cell::RefCell<RecordBuilder> = std::cell::RefCell::default();
+}
+
+/// Builders that are not in use. The naive way is one for each thread, which needs no lock; but a
+/// server has hundreds of threads, and each would keep the memory of its longest record for ever.
+/// So a thread keeps only a short one; the store keeps a few long ones, which all threads share.
+/// Rank: the lock is held only for a push or a pop, and no lock is acquired under it.
+#[derive(Debug)]
+pub struct RecordPool {
+    spare: Mutex<Vec<RecordBuilder>>,
+    /// Memory of the largest builder that is kept, bytes.
+    spare_bytes: usize,
+}
+
+impl RecordPool {
+    /// The pool of a store with this memory; it keeps at most a sixty-fourth of it.
+    pub fn new(cache_bytes: u64) -> Self {
+        Self { spare: Mutex::default(), spare_bytes: cache_bytes as usize / 64 / SPARE_MAX }
+    }
+
+    /// A builder for a record of about `bytes` bytes. It may contain an older record; clear it
+    /// first.
+    pub fn take(&self, bytes: usize) -> RecordBuilder {
+        let spare = (bytes > KEPT_BYTES).then(|| self.spare.lock().unwrap().pop()).flatten();
+        spare.unwrap_or_else(|| KEPT.take())
+    }
+
+    /// Returns a builder for reuse.
+    pub fn give(&self, record: RecordBuilder) {
+        if record.capacity() <= KEPT_BYTES {
+            KEPT.set(record);
+        } else if record.capacity() <= self.spare_bytes {
+            let mut spare = self.spare.lock().unwrap();
+            if spare.len() < SPARE_MAX {
+                spare.push(record);
+            }
+        }
     }
 }
 
@@ -755,5 +804,26 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             walk(&bad);
         }
+    }
+
+    fn record_of(bytes: usize) -> RecordBuilder {
+        let mut record = RecordBuilder::new();
+        record.tree(TreeId(1));
+        record.entry(b"key", Tag::PUT, &vec![0; bytes]);
+        record
+    }
+
+    #[test]
+    fn a_thread_caches_a_short_record_and_the_store_a_few_long_ones() {
+        let records = RecordPool::new(64 << 20);
+        records.give(record_of(100));
+        assert!((100..KEPT_BYTES).contains(&records.take(10).capacity()), "the thread's own");
+        assert_eq!(records.take(10).capacity(), 0, "it is taken");
+        (0..10).for_each(|_| records.give(record_of(100_000)));
+        assert_eq!(records.take(10).capacity(), 0, "a short record does not take a long one");
+        let long = || records.take(100_000).capacity() >= 100_000;
+        assert_eq!((0..10).filter(|_| long()).count(), SPARE_MAX);
+        records.give(record_of(1 << 20));
+        assert!(!long(), "longer than a share of the memory");
     }
 }

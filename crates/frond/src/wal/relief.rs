@@ -28,9 +28,9 @@
 use std::path::Path;
 
 use super::{
-    leader::is_full,
     log::{Log, Spares},
     segment::{self, RESERVE_NAME, SEGMENT_BYTES_MAX, SegmentFile},
+    spares::is_full,
 };
 use crate::{
     error::{Error, Result},

@@ -4,8 +4,8 @@
 //! another queue, after that and before the batch is in a state where the build would wait for it
 //! (past the gate, or in the list of writers). Then the batch starts over.
 //!
-//! Threads: as commits. Cost without a build: two loads. While any tree has a build, two looks at
-//! each tree of a batch; a batch of that tree is sorted twice.
+//! Threads: as commits. Cost without a build: two loads (`mod.rs`). While any tree has a build, two
+//! looks at each tree of a batch; a batch of that tree is sorted twice.
 
 use crate::{
     Result, Seqno, TreeId,
@@ -19,31 +19,26 @@ use crate::{
 impl Shared {
     /// Calls `attempt` with the batch and the queues that its changed keys were put into, and again
     /// while it returns `None`, because an index build has started or switched to another queue
-    /// meanwhile. The last argument is true for the first call.
+    /// meanwhile.
     pub(super) fn with_build_queues(
         &self,
         batch: &mut Batch,
-        mut attempt: impl FnMut(&mut Batch, &[TreeId], bool) -> Result<Option<Seqno>>,
+        attempt: impl Fn(&mut Batch, &[TreeId]) -> Result<Option<Seqno>>,
     ) -> Result<Seqno> {
-        let mut is_first = true;
         loop {
             let queues = self.queue_changes(&mut batch.writes)?;
-            let done = attempt(batch, &queues, is_first);
+            let done = attempt(batch, &queues);
             if let Ok(Some(seqno)) = done {
                 return Ok(seqno);
             }
             batch.writes.forget(&queues);
             done?;
-            is_first = false;
         }
     }
 
     /// Adds the changed keys of trees that have a queue; returns the queues.
     fn queue_changes(&self, writes: &mut WriteSet) -> Result<Vec<TreeId>> {
         let mut queues = Vec::new();
-        if !self.has_queues() {
-            return Ok(queues);
-        }
         match self.put_changes(writes, &mut queues) {
             Ok(()) => Ok(queues),
             Err(error) => {
@@ -77,18 +72,10 @@ impl Shared {
     /// True if a tree now has a queue for which a sealed batch of these trees has no entry, or if
     /// one of the `queues` that it has entries for is not its tree's any more.
     pub(super) fn lacks_queue(&self, trees: &[TreeId], queues: &[TreeId]) -> bool {
-        if queues.is_empty() && !self.has_queues() {
-            return false;
-        }
         let now: Vec<TreeId> =
             trees.iter().filter_map(|&tree| Some(self.queue_of(tree)?.tree)).collect();
         now.iter().any(|queue| !trees.contains(queue))
             || queues.iter().any(|queue| !now.contains(queue))
-    }
-
-    fn has_queues(&self) -> bool {
-        // SeqCst, as the counts of the gate: see `QueueSlot`, invariant 1.
-        self.catalog.queues.load(Ordering::SeqCst) > 0
     }
 
     fn queue_of(&self, tree: TreeId) -> Option<Arc<ChangeQueue>> {

@@ -10,7 +10,7 @@
 //!    locks, the rows of a batch are locked as theirs are (`row_locks.rs`). Rows of trees with a
 //!    running index build are queued for it (`build_queues.rs`).
 //! 2. **Reserve.** Disk space is admitted. Long values, which were written as the batch was filled,
-//!    are synced. The record is built (`record.rs`, `changes.rs`).
+//!    are synced. The record is built (`changes.rs`).
 //! 3. **Log.** The sequencer assigns seqno, place in the log, and memtable, in one short section
 //!    (Rule: I2), so log, visibility and memtables have one order. The record is copied into the
 //!    log.
@@ -38,7 +38,6 @@
 mod build_queues;
 mod changes;
 mod inserts;
-mod record;
 mod row_locks;
 #[cfg(all(test, not(shuttle)))]
 mod stalled;
@@ -52,15 +51,14 @@ use crate::{
     catalog::CATALOG_TREE,
     db::{Batch, Shared},
     latency::{Histogram, sample},
-    pipeline::{CommitPayload, LogWait, Paced, TurnTaken},
+    pipeline::{CommitPayload, LogWait, Paced},
     sync::{Arc, Ordering, thread_number},
     txn::{KeyLocks, Section, WriteSet},
     version::{Change, MemtableRef},
     wal::{LogUse, RecordBuilder, Reservation, TRAILER_BYTES, trailer},
 };
 
-use changes::{ending_trees, name_blobs_in_log};
-pub(super) use record::{Records, write_record};
+use changes::{ending_trees, in_record, name_blobs_in_log};
 pub(super) use row_locks::LOCK_WAIT;
 
 /// Records up to this length are copied into the log inside the sequencer's section. That takes
@@ -185,12 +183,8 @@ impl Shared {
             self.record_operators(&batch.operators)?;
         }
         let level = level.unwrap_or(self.commits.durability);
-        let mut turn = self.take_turn(batch)?;
-        let seqno = self.with_build_queues(batch, |batch, queues, is_first| {
-            if !is_first && turn.is_none() {
-                turn = self.take_turn(batch)?;
-            }
-            self.commit_queued(batch, level, changes, (&mut turn, queues))
+        let seqno = self.attempt_commit(batch, |batch, queues| {
+            self.commit_queued(batch, level, changes, queues)
         })?;
         batch.clear();
         Ok(seqno)
@@ -205,29 +199,52 @@ impl Shared {
         if self.lifecycle.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Waits until the memtables have room for the batch; a large one takes its turn among the
-    /// large ones.
-    fn take_turn(&self, batch: &Batch) -> Result<Option<TurnTaken<'_>>> {
-        self.engine.make_room(batch.bytes() as u64, &|| batch.waits.check_interrupted())
+    /// Calls `attempt` with the batch and the queues of index builds that hold its changed keys:
+    /// none, unless a tree has a build. Again with its queues if it returns `None`, because a build
+    /// has begun meanwhile.
+    fn attempt_commit(
+        &self,
+        batch: &mut Batch,
+        attempt: impl Fn(&mut Batch, &[TreeId]) -> Result<Option<Seqno>>,
+    ) -> Result<Seqno> {
+        if !self.has_build_queues()
+            && let Some(seqno) = attempt(batch, &[])?
+        {
+            return Ok(seqno);
+        }
+        self.with_build_queues(batch, attempt)
+    }
+
+    /// True if a sealed batch of these trees must start over, because it would have to be in other
+    /// queues of index builds than these.
+    fn must_start_over(&self, trees: &[TreeId], queues: &[TreeId]) -> bool {
+        (self.has_build_queues() || !queues.is_empty()) && self.lacks_queue(trees, queues)
+    }
+
+    fn has_build_queues(&self) -> bool {
+        // SeqCst, as the counts of the gate: see `QueueSlot`, invariant 1.
+        self.catalog.queues.load(Ordering::SeqCst) > 0
     }
 
     /// Commits a batch whose changed keys are in these queues of index builds. `None` if they would
     /// have to be in others.
-    fn commit_queued<'a>(
-        &'a self,
+    fn commit_queued(
+        &self,
         batch: &mut Batch,
         level: Durability,
         changes: &[Change],
-        (turn, queues): (&mut Option<TurnTaken<'a>>, &[TreeId]),
+        queues: &[TreeId],
     ) -> Result<Option<Seqno>> {
         let bytes = batch.bytes() as u64;
+        // Waits until the memtables have room; a large batch takes its turn among the large ones.
+        let turn = self.engine.make_room(bytes, &|| batch.waits.check_interrupted())?;
         let trees = self.seal(batch)?;
         let Batch { writes, waits, .. } = &mut *batch;
         // Rows of the catalog are not locked.
         let is_user = changes.is_empty() && trees.first() != Some(&CATALOG_TREE);
         let passed = if is_user { self.locking.gate.pass(thread_number()) } else { None };
         if !is_user || passed.is_some() {
-            if is_user && self.lacks_queue(&trees, queues) {
+            if is_user && self.must_start_over(&trees, queues) {
                 return Ok(None);
             }
             let keys = self.lock_checked(writes, &trees)?;
@@ -243,7 +260,7 @@ impl Shared {
         }
         // A commit must not wait for rows while it holds the turn, because a transaction that holds
         // rows may wait for the turn.
-        drop(turn.take());
+        drop(turn);
         let until = self.lock_deadline(waits);
         let rows = self.lock_batch(writes, &trees, (waits, until))?;
         let payload = self.take_writes(batch, trees);
@@ -369,6 +386,31 @@ impl Shared {
         // This is the caller's mistake, not a failure of the log. The record's memory is not kept.
         let (bytes, max) = (bytes as u64, bounds::RECORD_BYTES.max());
         Err(Error::BatchTooLarge { bytes, max, limit: "the log" }).inspect_err(settle)
+    }
+
+    /// Lists the counter values that the record of a commit to these trees must log.
+    pub(super) fn list_counters(
+        &self,
+        trees: impl Iterator<Item = TreeId>,
+        counters: &mut Vec<(TreeId, u8, u64)>,
+    ) {
+        counters.clear();
+        if !self.commits.has_counters.load(Ordering::SeqCst) {
+            return;
+        }
+        for tree in trees {
+            if let Some(entry) = self.catalog.by_id(tree) {
+                counters.extend(entry.counters.unlogged().map(|(at, next)| (tree, at, next)));
+            }
+        }
+    }
+
+    /// Notes that a record with these values has its place in the log.
+    fn counters_are_logged(&self, counters: &[(TreeId, u8, u64)]) {
+        for &(tree, counter, next) in counters {
+            let entry = self.catalog.by_id(tree);
+            entry.inspect(|entry| entry.counters.are_logged(counter, next));
+        }
     }
 
     /// Step 3: logs a commit, whose record has this body. An error leaves no trace.
@@ -524,6 +566,45 @@ impl Shared {
             self.commits.timings.commits.count(lasted, *weight);
         }
     }
+}
+
+/// Writes the record of a commit. The extents that it names come first, the counters of loaded
+/// trees last: see `changes.rs`.
+pub(super) fn write_record(
+    record: &mut RecordBuilder,
+    payload: &CommitPayload,
+    blobs: &[Arc<BlobHold>],
+    changes: &[Change],
+) {
+    record.clear();
+    changes.iter().for_each(|change| change.write_extents(record));
+    blobs.iter().for_each(|blob| record.extent(in_record(blob.extent())));
+    for &(tree, counter, next) in &payload.counters {
+        if !plant!("db: counters are not logged with their commit") {
+            record.counter(tree, counter, next);
+        }
+    }
+    for &tree in &payload.trees {
+        record.tree(tree);
+        if let Some(more) = payload.rows_of(tree) {
+            record.rows(more);
+        }
+        for (from, to) in payload.writes.ranges(tree) {
+            if !plant!("db: range deletes are not logged") {
+                record.delete_range(from, to);
+            }
+        }
+        for entry in payload.writes.entries(tree) {
+            record.entry(entry.key, entry.tag, entry.payload);
+        }
+    }
+    for tree in trees_beyond_memory(payload, changes) {
+        if let Some(more) = payload.rows_of(tree) {
+            record.tree(tree);
+            record.rows(more);
+        }
+    }
+    changes.iter().for_each(|change| change.write_counters(record));
 }
 
 /// Trees of which all rows of the commit were spilled.

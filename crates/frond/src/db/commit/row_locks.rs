@@ -147,7 +147,7 @@ impl Shared {
         (level, bytes, waits): (Durability, u64, &BatchWaits),
         queues: &[TreeId],
     ) -> Result<Option<Seqno>> {
-        if self.lacks_queue(&payload.trees, queues) {
+        if self.must_start_over(&payload.trees, queues) {
             return Ok(None);
         }
         let _turn = self.engine.make_room(bytes, &|| waits.check_interrupted())?;
@@ -169,7 +169,7 @@ impl Shared {
         level: Durability,
     ) -> Result<Seqno> {
         let bytes = batch.bytes() as u64;
-        self.with_build_queues(batch, |batch, queues, _| {
+        self.attempt_commit(batch, |batch, queues| {
             self.commit_kept_once(batch, (level, bytes), queues)
         })
     }
