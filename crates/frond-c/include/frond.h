@@ -998,7 +998,7 @@ int32_t frond_load_begin(const frond_db *db,
 // and its handles stay valid.
 //
 // frond_loads_finish waits for transactions that have locked the tree or rows of it, including
-// prepared ones. If one of them is the caller's own, this wait can only time out, so end that
+// prepared ones. If one of them belongs to the caller's session, this wait is in vain: end that
 // transaction first. After the wait, the tree must still be empty. If the disk becomes full after
 // the commit, the call waits for space.
 int32_t frond_load_begin_into(const frond_db *db,
@@ -1029,7 +1029,7 @@ int32_t frond_load_on_duplicate(frond_load *load,
                                 void *context,
                                 frond_error *error);
 
-// Abandons a load. Null is allowed.
+// Releases a load and abandons it: nothing of it is left behind. Null is allowed.
 void frond_load_free(frond_load *load);
 
 // Creates or fills the trees of `count` loads in one commit, which is synced when this returns:
@@ -1628,13 +1628,13 @@ int32_t frond_prepared_commit_ordered(frond_prepared *prepared,
 // Commits a prepared transaction, at the store's durability (FROND_AS_STORE) or another. The
 // handle is released. After an error the transaction is still prepared. The exception is FRD-3203
 // (and FRD-3202 after it): the store has stopped; open it again and check whether the transaction
-// is prepared or committed. After frond_prepared_commit_ordered, every error means this.
+// is prepared or committed. After frond_prepared_commit_ordered, every error has this meaning.
 int32_t frond_prepared_commit(frond_prepared *prepared, int32_t level, frond_error *error);
 
 // Rolls back a prepared transaction. The handle is released. After an error the transaction is
 // still prepared. The exception is FRD-3203 (and FRD-3202 after it): the store has stopped; open
-// it again and check whether it is. If the commit is ordered, the transaction is committed: then
-// the error is FRD-1001, and the handle stays valid.
+// it again and check whether it is still prepared. If the commit is ordered, the transaction is
+// committed: then the error is FRD-1001, and the handle stays valid.
 int32_t frond_prepared_rollback(frond_prepared *prepared, frond_error *error);
 
 // Detaches a prepared transaction, and releases the handle: any session can then decide it by its
@@ -1964,8 +1964,8 @@ int32_t frond_each_tree(const frond_db *db,
 // none.
 int32_t frond_warnings(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
-// Creates a temporary tree, which has no name. It exists at once, also if a transaction is rolled
-// back. `options` may be null.
+// Creates a temporary tree, which has no name. It exists at once, and no rollback removes it.
+// `options` may be null.
 int32_t frond_temporary_create(const frond_db *db,
                                const frond_tree_options *options,
                                frond_temporary **tree,
@@ -2306,8 +2306,8 @@ int32_t frond_txn_merge(const frond_txn *txn,
                         frond_error *error);
 
 // Starts a statement, which ends where the next one starts. A statement can be rolled back as a
-// whole. Scans that start in it see only what the transaction had written before it, so a
-// statement never meets its own writes. Reads of single rows see all writes.
+// whole. Of the transaction's own writes, scans that start in a statement see only those from
+// before it, so a statement never meets its own writes. Reads of single rows see all writes.
 int32_t frond_txn_begin_statement(const frond_txn *txn, frond_error *error);
 
 // Starts a statement inside the current one, such as a statement of a function or a trigger. Scans
@@ -2389,9 +2389,9 @@ int32_t frond_when_synced(const frond_db *db, frond_synced tell, void *cookie, f
 int32_t frond_transactions(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
 // Reports the calls that currently wait for locks, one line each: the waiter, the tree, the start
-// of the key (in quotes), and the holder. Other waits are not reported: for batches that are being
-// committed before a transaction's first lock, for background work that cannot keep up, and for
-// space in memory, in the log or on disk.
+// of the key (in quotes), and the holder. Other waits are not reported: waits of a transaction,
+// before its first lock, for batches that are being committed; waits for background work that
+// cannot keep up; and waits for space in memory, in the log or on disk.
 int32_t frond_lock_waits(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
 // Describes the last deadlock in words, with the names of trees and the starts of keys.

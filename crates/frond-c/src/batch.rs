@@ -109,7 +109,7 @@ fn frond_load_begin(
 /// and its handles stay valid.
 ///
 /// frond_loads_finish waits for transactions that have locked the tree or rows of it, including
-/// prepared ones. If one of them is the caller's own, this wait can only time out, so end that
+/// prepared ones. If one of them belongs to the caller's session, this wait is in vain: end that
 /// transaction first. After the wait, the tree must still be empty. If the disk becomes full after
 /// the commit, the call waits for space.
 #[api]
@@ -165,7 +165,7 @@ fn frond_load_on_duplicate(
     Ok(())
 }
 
-/// Abandons a load. Null is allowed.
+/// Releases a load and abandons it: nothing of it is left behind. Null is allowed.
 #[api]
 fn frond_load_free(load: Option<Owned<frond_load>>) {
     drop(load.map(Owned::take));

@@ -62,7 +62,7 @@ fn frond_prepared_commit_ordered(prepared: &mut frond_prepared, seqno: Option<&m
 /// Commits a prepared transaction, at the store's durability (FROND_AS_STORE) or another. The
 /// handle is released. After an error the transaction is still prepared. The exception is FRD-3203
 /// (and FRD-3202 after it): the store has stopped; open it again and check whether the transaction
-/// is prepared or committed. After frond_prepared_commit_ordered, every error means this.
+/// is prepared or committed. After frond_prepared_commit_ordered, every error has this meaning.
 #[api]
 fn frond_prepared_commit(prepared: Owned<frond_prepared>, level: i32) -> Done {
     match durability(level)? {
@@ -74,8 +74,8 @@ fn frond_prepared_commit(prepared: Owned<frond_prepared>, level: i32) -> Done {
 
 /// Rolls back a prepared transaction. The handle is released. After an error the transaction is
 /// still prepared. The exception is FRD-3203 (and FRD-3202 after it): the store has stopped; open
-/// it again and check whether it is. If the commit is ordered, the transaction is committed: then
-/// the error is FRD-1001, and the handle stays valid.
+/// it again and check whether it is still prepared. If the commit is ordered, the transaction is
+/// committed: then the error is FRD-1001, and the handle stays valid.
 #[api]
 fn frond_prepared_rollback(prepared: Owned<frond_prepared>) -> Done {
     if prepared.0.is_ordered() {

@@ -21,8 +21,8 @@ use crate::{
 /// was written last.
 pub struct frond_temporary(pub(crate) TemporaryTree);
 
-/// Creates a temporary tree, which has no name. It exists at once, also if a transaction is rolled
-/// back. `options` may be null.
+/// Creates a temporary tree, which has no name. It exists at once, and no rollback removes it.
+/// `options` may be null.
 #[api]
 fn frond_temporary_create(
     db: &frond_db,

@@ -302,8 +302,8 @@ fn frond_txn_merge(
 }
 
 /// Starts a statement, which ends where the next one starts. A statement can be rolled back as a
-/// whole. Scans that start in it see only what the transaction had written before it, so a
-/// statement never meets its own writes. Reads of single rows see all writes.
+/// whole. Of the transaction's own writes, scans that start in a statement see only those from
+/// before it, so a statement never meets its own writes. Reads of single rows see all writes.
 #[api]
 fn frond_txn_begin_statement(txn: &frond_txn) -> Done {
     Ok(txn.txn.begin_statement()?)

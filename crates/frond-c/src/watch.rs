@@ -22,9 +22,9 @@ fn frond_transactions(db: &frond_db, tell: frond_line, context: *mut c_void) -> 
 }
 
 /// Reports the calls that currently wait for locks, one line each: the waiter, the tree, the start
-/// of the key (in quotes), and the holder. Other waits are not reported: for batches that are being
-/// committed before a transaction's first lock, for background work that cannot keep up, and for
-/// space in memory, in the log or on disk.
+/// of the key (in quotes), and the holder. Other waits are not reported: waits of a transaction,
+/// before its first lock, for batches that are being committed; waits for background work that
+/// cannot keep up; and waits for space in memory, in the log or on disk.
 #[api]
 fn frond_lock_waits(db: &frond_db, tell: frond_line, context: *mut c_void) -> Done {
     tell_lines(tell, context, db.0.lock_waits().iter().map(ToString::to_string))
