@@ -1,5 +1,5 @@
-//! The name by which programs find the shared library when they run; its number changes when old
-//! programs cannot.
+//! Sets the soname of the shared library, by which programs find it at run time. Its number changes
+//! when programs must be relinked.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,5 +1,6 @@
-//! The C function that `#[api]` makes of a Rust function. The test that writes frond.h includes
-//! this file too, since cbindgen does not expand macros: so the header and the library agree.
+//! Generates the C function for a Rust function marked `#[api]`. The test that writes frond.h
+//! includes this file, too, because cbindgen does not expand macros. So the header and the library
+//! agree.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
@@ -16,7 +17,8 @@ pub fn expand(function: ItemFn) -> Result<TokenStream> {
         parameters.add(argument)?;
     }
     let Parameters { mut declared, places, others, fails, passed, bytes, buffers } = parameters;
-    // The key may lie in the buffer that gets the value: then the function gets a copy of the key.
+    // The key may lie in the buffer that receives the value: then the function gets a copy of the
+    // key.
     let copied = buffers.iter().flat_map(|buffer| {
         bytes.iter().map(move |bytes| quote!(let #bytes = &*#buffer.apart(#bytes);))
     });
@@ -53,8 +55,8 @@ pub fn expand(function: ItemFn) -> Result<TokenStream> {
 struct Parameters {
     /// Names and types in C.
     declared: Vec<(Ident, TokenStream)>,
-    /// Statements that make the Rust arguments. Places for handles come first, so that they are
-    /// null after any error.
+    /// Statements that convert the arguments from C to Rust. Places for handles come first, so that
+    /// they are null after any error.
     places: Vec<TokenStream>,
     others: Vec<TokenStream>,
     /// Whether one of these can fail.
@@ -68,10 +70,10 @@ struct Parameters {
 impl Parameters {
     fn add(&mut self, argument: &mut FnArg) -> Result<()> {
         let FnArg::Typed(PatType { pat, ty, attrs, .. }) = argument else {
-            return Err(Error::new_spanned(argument, "a function of the API is no method"));
+            return Err(Error::new_spanned(argument, "a function of the API cannot be a method"));
         };
         let Pat::Ident(pattern) = &**pat else {
-            return Err(Error::new_spanned(pat, "a parameter of the API has a name"));
+            return Err(Error::new_spanned(pat, "a parameter of the API must have a name"));
         };
         let length = std::mem::take(attrs).first().map(Attribute::parse_args).transpose()?;
         let (name, what) = (&pattern.ident, pattern.ident.to_string());
@@ -100,7 +102,7 @@ impl Parameters {
             "list" | "list_mut" | "places" => {
                 let usual = if is_bytes { format!("{name}_length") } else { "count".to_owned() };
                 let length: Ident = length.unwrap_or_else(|| format_ident!("{usual}"));
-                // Lists of one length: it follows the first of them.
+                // Several lists may share a length: it follows the first of them.
                 if self.declared.iter().all(|(declared, _)| *declared != length) {
                     self.declared.push((length.clone(), quote!(usize)));
                     is_none = quote!(#is_none && #length == 0);
@@ -120,7 +122,7 @@ impl Parameters {
         match by {
             "list" if is_bytes => self.bytes.push(name.clone()),
             "given_mut" if is_buffer => self.buffers.push(name.clone()),
-            // The key may lie there, too, and this fills it with zeros.
+            // The key may lie in these bytes, too, and the conversion fills them with zeros.
             "list_mut" => self
                 .others
                 .extend(self.bytes.iter().map(|bytes| quote!(let #bytes = &*#bytes.to_vec();))),
@@ -170,7 +172,8 @@ fn is(one: &TokenStream, other: TokenStream) -> bool {
     one.to_string() == other.to_string()
 }
 
-/// If a type has this name: what it is generic over, or the type itself if that is nothing.
+/// The generic argument of a type that has this name, or the type itself if it has none. `None` for
+/// a type of another name.
 fn named<'a>(of: &'a Type, name: &str) -> Option<&'a Type> {
     let Type::Path(path) = of else { return None };
     let last = path.path.segments.last().filter(|last| last.ident == name)?;

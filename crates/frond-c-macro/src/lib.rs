@@ -1,4 +1,4 @@
-//! `#[api]`: the C function of a Rust function. The head of `frond-c` has its rules.
+//! `#[api]` generates the C function of a Rust function. The head of `frond-c` has its rules.
 
 mod expand;
 

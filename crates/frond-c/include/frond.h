@@ -14,11 +14,12 @@
  * unless their description says otherwise.
  *
  * Handles are returned through a pointer argument, and must be released exactly once. They may be
- * released in any order, except that a transaction cannot end while it has cursors.
+ * released in any order, except that a transaction cannot end while it has open cursors.
  *
- * Threads. Handles of stores, trees, temporary trees, snapshots, parts, interrupters and progresses
- * can be used by all threads at once. Handles of transactions, prepared transactions, cursors,
- * batches, loads, builds and changes of trees can be used by one thread at a time.
+ * Threads. Handles of stores, trees, temporary trees, snapshots, projections, interrupters and
+ * progress objects can be used by all threads at once. Handles of transactions, prepared
+ * transactions, cursors, batches, loads, builds and changes of trees can be used by one thread at a
+ * time.
  *
  * This header is generated from the sources of crates/frond-c. Change those, and run the test
  * `header` with FROND_WRITE_HEADER=1.
@@ -69,13 +70,13 @@
 // The lock is on a row.
 #define FROND_ON_ROW 1
 
-// The lock is on a gap; for a wait: an insert waits, since others have locked the gap.
+// The lock is on a gap. For a wait: an insert waits because others have locked the gap.
 #define FROND_ON_GAP 2
 
 // The lock is on a whole tree.
 #define FROND_ON_TREE 3
 
-// Maximum length of the name of a prepared transaction, bytes.
+// Maximum length of the name of a prepared transaction, in bytes.
 #define FROND_XID_BYTES_MAX 255
 
 // A part of `width` bytes, big-endian.
@@ -84,11 +85,12 @@
 // A part that takes all remaining bytes; allowed only as the last one.
 #define FROND_PART_REST 2
 
-// A part of keys that ends with 00 01; a 00 in its content is written 00 FF.
+// A part of keys of variable length that ends with 00 01. A byte 00 in its content is written as
+// 00 FF.
 #define FROND_PART_ESCAPED 3
 
-// A part of keys, in descending order, that ends with FF FE; its content is complemented, and an
-// FF in that is written FF 00.
+// A part of keys of variable length, in descending order, that ends with FF FE. Its content is
+// complemented, and a byte FF in the complement is written as FF 00.
 #define FROND_PART_ESCAPED_DESCENDING 4
 
 // A part of values that starts with its length in LEB128.
@@ -151,8 +153,8 @@
 // the newest commit.
 #define FROND_REPEATABLE_READ 2
 
-// All reads see what was committed when the first of them started, and of two transactions that
-// write one row the second fails with FRD-1107. This is the default.
+// All reads see what was committed when the first of them started. If two transactions write the
+// same row, the second fails with FRD-1107. This is the default.
 #define FROND_SNAPSHOT 3
 
 // Like FROND_REPEATABLE_READ, but each plain read locks what it reads.
@@ -167,7 +169,7 @@
 // A read locks the row against everything but plain reads.
 #define FROND_EXCLUSIVE 2
 
-// If another transaction holds the row: wait, as long as the transaction's options say.
+// If another transaction holds the row: wait, up to the transaction's lock timeout.
 #define FROND_WAIT 0
 
 // If another transaction holds the row (NOWAIT): fail with FRD-1105 at once.
@@ -194,8 +196,8 @@
 // Appends to a value.
 #define FROND_APPEND 4
 
-// Duration of commits, from the call to its return. If commits wait for no disk, about one in
-// sixteen is timed.
+// Duration of commits, from the call to its return. If commits do not wait for the disk, about one
+// in sixteen is timed.
 #define FROND_COMMITS 1
 
 // Duration of commits' waits for a sync of the log; only commits that waited count.
@@ -204,12 +206,12 @@
 // Duration of calls' waits for locks; only calls that waited count.
 #define FROND_LOCK_WAITS 3
 
-// Rows of the tree will be locked shared; every locking read takes this lock by itself. Conflicts
-// with FROND_TREE_EXCLUSIVE.
+// The transaction will lock rows of the tree shared; every locking read takes this lock by itself.
+// Conflicts with FROND_TREE_EXCLUSIVE.
 #define FROND_TREE_INTENT_SHARED 1
 
-// Rows of the tree will be locked exclusively, or written; every write takes this lock by itself.
-// Conflicts also with FROND_TREE_SHARED.
+// The transaction will lock rows of the tree exclusively, or write them; every write takes this
+// lock by itself. Conflicts also with FROND_TREE_SHARED.
 #define FROND_TREE_INTENT_EXCLUSIVE 2
 
 // No other transaction can write to the tree.
@@ -219,11 +221,11 @@
 #define FROND_TREE_EXCLUSIVE 4
 
 // FROND_TREE_SHARED and FROND_TREE_INTENT_EXCLUSIVE together: reported for a transaction that has
-// asked for both; it cannot be asked for.
+// requested both; it cannot be requested by itself.
 #define FROND_TREE_SHARED_INTENT_EXCLUSIVE 5
 
-// Writes that are committed together, in the order in which they were added. Can be used by one
-// thread at a time, not necessarily always the same.
+// A batch of writes that are committed together, in the order in which they were added. It can be
+// used by one thread at a time, not necessarily always the same.
 typedef struct frond_batch frond_batch;
 
 // A cursor over the rows of a tree in a range, in both directions.
@@ -236,12 +238,12 @@ typedef struct frond_db frond_db;
 // build, unless it was published.
 typedef struct frond_index_build frond_index_build;
 
-// An interrupter: cancels one transaction, or all operations that it was set on, from any thread.
+// An interrupter cancels one transaction, or all operations that it was set on, from any thread.
 // It may outlive them.
 typedef struct frond_interrupter frond_interrupter;
 
-// A bulk load: puts rows, in any order, into a tree that it creates, or into an empty one, in a
-// commit of its own. Can be used by one thread at a time, not necessarily always the same; several
+// A bulk load: it puts rows, in any order, into a new or an existing empty tree, in a commit of
+// its own. It can be used by one thread at a time, not necessarily always the same; several
 // threads can run loads at the same time. The interrupter and the progress of a load can be used
 // by any thread.
 typedef struct frond_load frond_load;
@@ -252,14 +254,15 @@ typedef struct frond_party frond_party;
 // A prepared transaction that is attached to this session.
 typedef struct frond_prepared frond_prepared;
 
-// Progress of a long operation. Any thread may read it, during the operation and after it. Release
-// it with frond_progress_free.
+// Progress of a long operation. Any thread may read it, during and after the operation. Release it
+// with frond_progress_free.
 typedef struct frond_progress frond_progress;
 
-// A selection of parts of a tree's values (a projection). Made once, for any number of reads.
+// A projection: a selection of parts of a tree's values. Create it once, and use it for any number
+// of reads.
 typedef struct frond_projection frond_projection;
 
-// A snapshot of the store: what is read in it does not change.
+// A snapshot: the state of the store after one commit. What is read in it never changes.
 typedef struct frond_snapshot frond_snapshot;
 
 // A temporary tree. Its rows are written as part of a session's transactions, are invisible to
@@ -270,9 +273,9 @@ typedef struct frond_temporary frond_temporary;
 // A tree of an open store.
 typedef struct frond_tree frond_tree;
 
-// A change of trees, made in one commit: add its steps in order, then call frond_change_commit. A
-// step names its tree by number (0: by name alone), by name (null: by number alone), or by both:
-// then the tree must have that name.
+// A change of one or more trees in one commit: add its steps in order, then call
+// frond_change_commit. A step identifies its tree by number (0: by name alone), by name (null: by
+// number alone), or by both; in that case the tree must have that name.
 typedef struct frond_tree_change frond_tree_change;
 
 // A transaction. It ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its
@@ -291,7 +294,7 @@ typedef struct {
 
 // The result of a backup or a restore.
 typedef struct {
-  // What it contains: pass it to frond_backup_since.
+  // Identifies what the backup contains: pass it to frond_backup_since.
   frond_backup_id id;
   // The last commit in it.
   uint64_t seqno;
@@ -301,9 +304,10 @@ typedef struct {
   uint64_t bytes;
 } frond_backup_info;
 
-// Description of an error. A call takes a pointer to one, or null, and writes it only if it fails.
+// Description of an error. A call takes a pointer to one, or null, and fills it in only if the
+// call fails.
 typedef struct {
-  // Number of the error code: 1107 is FRD-1107. docs/errors.md explains each code.
+  // The error code as a number: 1107 is FRD-1107. docs/errors.md explains each code.
   int32_t code;
   // What to do about it: FROND_RETRY, FROND_FIX_CALL, …
   int32_t kind;
@@ -314,13 +318,13 @@ typedef struct {
   // Index, from 0, of the batch entry or the step of a change of trees concerned; -1 if there is
   // none.
   int64_t entry;
-  // Whether the error concerns a row whose key is known: one that is locked, in conflict,
-  // already there, or duplicate. If not, `key_length` is 0.
+  // Whether the error concerns a row whose key is known: a row that is locked, in conflict,
+  // already present, or duplicate. If not, `key_length` is 0.
   bool has_key;
   // Length of that key in bytes; may be more than `key` holds.
   size_t key_length;
-  // Number of its leading bytes in `key`: at most FROND_KEY_BYTES, and at most 64 for a key
-  // whose lock was waited for.
+  // Number of leading bytes of that key in `key`: at most FROND_KEY_BYTES, and at most 64 for an
+  // error about a lock (FRD-1101, FRD-1102, FRD-1105).
   size_t key_held;
   // The leading bytes of the key, padded with zeros.
   uint8_t key[FROND_KEY_BYTES];
@@ -343,12 +347,12 @@ typedef struct {
   int32_t size_class;
   // Whether keys are mostly inserted with a check that they are absent.
   bool unique;
-  // Bytes of the owner to store with the tree, up to 1 MiB; may be null.
+  // Application data to store with the tree, up to 1 MiB; may be null.
   const void *attributes;
   // Length of `attributes` in bytes.
   size_t attributes_length;
   // Layout of keys; null for none. If keys or values have a layout, rows are stored part by
-  // part, each part in the form that takes least. Copied by the call that gets the options.
+  // part, each part in its smallest encoding. Copied by the call that gets the options.
   const frond_part *key_parts;
   // Number of `key_parts`.
   size_t key_parts_count;
@@ -365,28 +369,29 @@ typedef void (*frond_row_told)(void *context,
                                const uint8_t *value,
                                size_t value_length);
 
-// A row that differs between two moments. It lies in the build's memory and is valid until the
-// next call of frond_index_build_next.
+// A row that differs between two snapshots of a build. It lies in the build's memory and is valid
+// until the next call of frond_index_build_next.
 typedef struct {
   // Key of the row.
   const uint8_t *key;
   // Length of the key in bytes.
   size_t key_length;
-  // The row as it was, which is what the indexes have; null if it did not exist.
+  // The old value of the row, which the indexes reflect; null if the row did not exist.
   const uint8_t *before;
   // Length of `before` in bytes.
   size_t before_length;
-  // The row as it is, which is what the indexes should have; null if it does not exist.
+  // The new value of the row, which the indexes should reflect; null if the row no longer
+  // exists.
   const uint8_t *after;
   // Length of `after` in bytes.
   size_t after_length;
 } frond_row_changed;
 
-// Memory of the library for a value. Initialise all fields to 0. It can be passed to any number of
-// calls, which reuse its memory (also a call whose key lies in it). Release it with
-// frond_buffer_free. Only the library may write to it.
+// A buffer that receives a value. Its memory belongs to the library. Initialise all fields to 0.
+// Any number of calls can use the same buffer and reuse its memory; even the key of a call may lie
+// in it. Release it with frond_buffer_free. Only the library may write to it.
 typedef struct {
-  // The bytes; null if there were never any.
+  // The bytes; null if the buffer has never held any.
   uint8_t *data;
   // Length in bytes.
   size_t length;
@@ -394,15 +399,15 @@ typedef struct {
   size_t capacity;
 } frond_buffer;
 
-// Counts of a progress at one moment. They only grow.
+// Counters of a long operation's progress at one moment. They never decrease.
 typedef struct {
   // Rows put into a load; for a build, into all of its indexes.
   uint64_t rows;
-  // Rows that went through a sort or a merge beyond memory; a row counts each time.
+  // Rows that went through an external sort or merge; a row counts each time.
   uint64_t sorted;
-  // The final value of `sorted`, as far as it is known; set once the end of a load has started.
+  // The final value of `sorted`, as far as it is known; set once frond_loads_finish has started.
   uint64_t to_sort;
-  // Rows that are in the new trees, out of `rows`; set once the end of a load has started.
+  // Rows that are in the new trees, out of `rows`; set once frond_loads_finish has started.
   uint64_t written;
   // Rounds of a build that have ended.
   uint64_t rounds;
@@ -419,19 +424,19 @@ typedef void (*frond_line)(void *context, const char *text, size_t length);
 
 // Options of a change of trees. Call frond_change_options_init, then set fields.
 typedef struct {
-  // Whether the change, and changes after it, may have been made before. If so, a step is
-  // skipped if its effect is there, or if its tree is gone or has another name than the step
-  // says.
+  // Whether this is a replay: the change, and changes after it, may have been made before. In a
+  // replay, a step is skipped if its effect is already present, or if its tree no longer exists
+  // or has another name than the step says.
   //
-  // A swap then needs numbers and names, a truncation the number. A creation counts as made if a
-  // tree with that name has the same options: give it attributes that no other tree has. A clone
-  // counts as made if the tree with that name is a clone of the same tree. If a tree that was
-  // created or cloned so was later renamed or dropped, the step cannot be told from one that was
-  // not made, and is made again: a log that continues after creations must be repeated from its
-  // last entry only.
+  // A repeatable swap needs the numbers and names of its trees, a truncation the number. A
+  // creation counts as made if a tree with that name has the same options, so give it attributes
+  // that no other tree has. A clone counts as made if the tree with that name is a clone of the
+  // same tree. If the created or cloned tree was later renamed or dropped, the step cannot be
+  // distinguished from one that was not made, and is made again. So if a log has entries after a
+  // creation, replay only its last entry.
   bool repeatable;
-  // How long the commit waits for transactions with rows of trees that are removed, in
-  // milliseconds; below 0 means no limit.
+  // How long the commit waits for transactions that have locked rows of trees that are removed,
+  // in milliseconds; below 0 means no limit.
   int64_t lock_timeout_ms;
 } frond_change_options;
 
@@ -442,8 +447,8 @@ typedef struct {
   size_t keep;
   // Definition of a new part.
   frond_part part;
-  // What existing values have in a new part, as it is stored in a value (a part with a length
-  // prefix, with that).
+  // Content of the new part in existing values, as it is stored in a value (including its length
+  // prefix, if it has one).
   const void *data;
   // Length of `data` in bytes.
   size_t length;
@@ -463,8 +468,8 @@ typedef struct {
   // Groups what this read locks with what the last locking read has locked, so that
   // frond_txn_unlock_last releases both. Meant for the row that an index entry names.
   bool with_last;
-  // How long the call waits for locks, all of them together, in milliseconds; FROND_FOREVER for
-  // no limit; below 0, as long as the options of the transaction say.
+  // How long the call waits for locks in total, in milliseconds. FROND_FOREVER means no limit;
+  // below 0 means the lock timeout of the transaction.
   int64_t wait_ms;
   // The parts of values to return; null for whole values. Only used during the call.
   const frond_projection *projection;
@@ -497,7 +502,7 @@ typedef struct {
 
 // Start of a key. Valid during the callback that receives it.
 typedef struct {
-  // Whether there is a key, and it is known.
+  // Whether there is a key and it is known.
   bool is_known;
   // Its first bytes, up to 64; null if it is not known.
   const uint8_t *data;
@@ -529,7 +534,7 @@ typedef struct {
   uint64_t waiter;
   // Tag of the waiting transaction.
   uint64_t tag;
-  // Numbers of the transactions that it waits for: they hold the lock, or came first.
+  // Numbers of the transactions that it waits for: they hold the lock, or requested it earlier.
   const uint64_t *holders;
   // Their tags, in the same order.
   const uint64_t *holder_tags;
@@ -547,8 +552,8 @@ typedef struct {
 // Callback that receives a wait for a lock, which is valid during the call.
 typedef void (*frond_wait_told)(void *context, const frond_wait *wait);
 
-// One transaction of a deadlock cycle. It waited for the next one that is reported, the last for
-// the first.
+// One transaction of a deadlock cycle. It waited for the one reported next; the last one waited
+// for the first.
 typedef struct {
   // Number of the transaction.
   uint64_t id;
@@ -645,22 +650,24 @@ typedef struct {
   // Whether the program knows that the key is absent, so that frond_txn_insert_row does not look
   // it up: for example, if it contains a number that only frond_tree_reserve gives out. A number
   // that others may also choose themselves does not qualify, even if it was just reserved. If
-  // this is the row's own entry, its entries that are not unique count as absent, too. If the
-  // key does exist, a later deletion may bring the older value back, and the row count is wrong.
+  // this is the row's own entry, the row's entries that are not unique count as absent, too. If
+  // the key does exist, a later delete may bring the older value back, and the row count is
+  // wrong.
   bool absent;
 } frond_entry;
 
 // A conflict of a row: one of its unique entries already exists. That entry is locked as the call
-// requested. Nothing else is: for an index entry, the row that it names is not locked.
+// requested. Nothing else is locked; in particular, not the row that an existing index entry
+// names.
 //
-// To continue with that row (ON DUPLICATE KEY UPDATE, REPLACE), read it by the key that the entry
-// holds, with a lock of its own (frond_txn_read; `with_last`, if it may be released together with
-// the entry). Then check that the row still has the entry: it may have been deleted or changed
-// before it was locked.
+// To continue with that row (ON DUPLICATE KEY UPDATE, REPLACE), read and lock it by the key that
+// the entry holds (frond_txn_read; set `with_last` if both locks may be released together). Then
+// check that the row still has the entry: it may have been deleted or changed before it was
+// locked.
 typedef struct {
   // Index of the entry, from 0; -1 if there is no conflict.
   int64_t index;
-  // The value that is there; in an index, it tells which row has the entry.
+  // The value of the existing entry; in an index, it identifies the row that has the entry.
   frond_buffer value;
 } frond_conflict;
 
@@ -678,8 +685,8 @@ typedef struct {
   size_t old_length;
 } frond_change;
 
-// Sizes of a tree. Leaves hold each key once; a row that was deleted or overwritten stays in its
-// leaf until the newer message that waits above reaches it.
+// Sizes of a tree. Leaves hold each key once. A row that was deleted or overwritten stays in its
+// leaf until the newer message, which waits in a node above, reaches the leaf.
 typedef struct {
   // Number of rows, as frond_tree_row_count returns it.
   uint64_t rows;
@@ -754,24 +761,24 @@ typedef struct {
 } frond_work;
 
 // Callbacks for lock waits; each may be null. They are called by waiting threads, several at once,
-// and may call nothing of the library but the frond_party calls. The transactions passed to them
-// may have ended meanwhile.
+// and may call no functions of the library except those of frond_party. The transactions passed to
+// them may have ended meanwhile.
 typedef struct {
   // Passed to each callback.
   void *context;
-  // Called when `waiter` is about to sleep until `holder` has ended; once for each holder.
+  // Called when `waiter` is about to wait until `holder` has ended, once for each holder.
   void (*on_wait)(void *context, const frond_party *waiter, const frond_party *holder);
   // Returns the id of the one of two transactions in a deadlock cycle that should be ended; 0
   // for no preference.
   uint64_t (*prefer)(void *context, const frond_party *a, const frond_party *b);
-  // Tells whether the gap lock of `holder` conflicts with an insert of `inserter`. It does not
+  // Returns whether the gap lock of `holder` conflicts with an insert of `inserter`. It need not
   // if the order of the two is settled elsewhere.
   bool (*needs_order)(void *context, const frond_party *inserter, const frond_party *holder);
 } frond_lock_hooks;
 
-// Callback that folds `operand` into `value`, which is null if there is none. It passes the result
-// to frond_buffer_set for `out`; without that the result is an empty value. It must not fail, and
-// must not call anything else of the library.
+// Callback that folds `operand` into `value`, which is null if the key has no value. It stores the
+// result in `out` with frond_buffer_set; if it does not, the result is an empty value. It must not
+// fail, and must not call any other function of the library.
 typedef void (*frond_fold)(void *context,
                            const uint8_t *value,
                            size_t value_length,
@@ -779,9 +786,9 @@ typedef void (*frond_fold)(void *context,
                            size_t operand_length,
                            frond_buffer *out);
 
-// A merge operator of the program, for frond_txn_merge. The store's threads apply it, also to rows
-// that were committed long before. So it must be deterministic and associative, and it must never
-// change: once a tree has used it, the store does not open without it (FRD-1013).
+// A user-defined merge operator, for frond_txn_merge. The store's threads apply it as well, also
+// to rows that were committed long ago. So it must be deterministic and associative, and must
+// never change. Once a tree has used it, the store does not open without it (FRD-1013).
 typedef struct {
   // Number of the operator, 64 or above.
   uint8_t number;
@@ -790,10 +797,10 @@ typedef struct {
   const char *name;
   // Passed to the functions.
   void *context;
-  // Computes a value from the previous value, if there is one, and an operand.
+  // Computes the new value from the previous value, if there is one, and an operand.
   frond_fold fold;
   // Combines two operands into one that has the same effect; the older one is passed as the
-  // value. Null: `fold` does that, too.
+  // value. If this is null, `fold` is called instead.
   frond_fold combine;
 } frond_operator;
 
@@ -811,7 +818,7 @@ typedef struct {
   uint64_t keep_log;
   // Callbacks for lock waits; null for none. Copied by frond_open.
   const frond_lock_hooks *lock_hooks;
-  // Merge operators of the program; null for none. Copied by frond_open.
+  // User-defined merge operators; null for none. Copied by frond_open.
   const frond_operator *operators;
   // Number of `operators`.
   size_t operators_count;
@@ -878,24 +885,24 @@ typedef void (*frond_number)(void *context, const char *name, uint64_t value);
 extern "C" {
 #endif // __cplusplus
 
-// Copies the store to the directory `path`, which must not exist, and which then is a store of its
-// own. Writers can go on meanwhile. `info` may be null.
+// Copies the store to the new directory `path`, which must not exist before. The copy is itself a
+// store. Writers can continue meanwhile. `info` may be null.
 int32_t frond_backup(const frond_db *db,
                      const char *path,
                      frond_backup_info *info,
                      frond_error *error);
 
-// Writes what has changed since the backup `base` to the new file `path`, an increment. Writers
-// can go on meanwhile. FRD-1012 if `base` is not of an earlier version of this store. `info` may
-// be null.
+// Writes an increment, which contains what has changed since the backup `base`, to the new file
+// `path`. Writers can continue meanwhile. FRD-1012 if `base` is not of an earlier version of this
+// store. `info` may be null.
 int32_t frond_backup_since(const frond_db *db,
                            const frond_backup_id *base,
                            const char *path,
                            frond_backup_info *info,
                            frond_error *error);
 
-// Reads the identifier of a backup, the directory of a full one or the file of an increment, for
-// frond_backup_since. FRD-1001 if the directory has been opened for writing since.
+// Reads the identifier of a backup, for frond_backup_since. `path` is the directory of a full
+// backup or the file of an increment. FRD-1001 if the directory has been opened for writing since.
 int32_t frond_backup_read_id(const char *path, frond_backup_id *id, frond_error *error);
 
 // Reads and verifies everything that frond_restore would write, and writes nothing. `increments`
@@ -906,11 +913,11 @@ int32_t frond_backup_verify(const char *backup,
                             frond_backup_info *info,
                             frond_error *error);
 
-// Makes a store in the directory `target`, which must not exist, from a full backup and `count`
-// increments, oldest first. The backup is a directory that frond_backup made, or that of a store
-// that was closed cleanly; it is not changed. Every page is verified. FRD-1012 if an increment
-// does not continue what comes before it. After an error there is no `target`. `increments` is
-// null if `count` is 0. `info` may be null.
+// Creates a store in the new directory `target`, which must not exist before, from a full backup
+// and `count` increments, oldest first. The backup is a directory that frond_backup made, or that
+// of a store that was closed cleanly; it is not changed. Every page is verified. FRD-1012 if an
+// increment does not continue what comes before it. After an error, `target` does not exist.
+// `increments` is null if `count` is 0. `info` may be null.
 int32_t frond_restore(const char *backup,
                       const char *const *increments,
                       size_t count,
@@ -940,8 +947,8 @@ int32_t frond_batch_delete(frond_batch *batch,
                            size_t key_length,
                            frond_error *error);
 
-// Adds a range delete to a batch: deletes all keys from `from` up to, but not including, `to`.
-// Costs the same however many keys there are.
+// Adds a range delete to a batch: deletes all keys from `from` up to, but not including, `to`. Its
+// cost does not depend on the number of keys.
 int32_t frond_batch_delete_range(frond_batch *batch,
                                  const frond_tree *tree,
                                  const void *from,
@@ -952,17 +959,17 @@ int32_t frond_batch_delete_range(frond_batch *batch,
 
 // Makes commits of a batch cancellable: after this call, an interrupt ends them with FRD-1106
 // until it is cleared. A commit that is waiting for row locks of transactions, or for space, ends
-// at once. A commit that ends so has done nothing, and the batch is unchanged.
+// at once. A commit that ends this way has done nothing, and the batch is unchanged.
 int32_t frond_batch_set_interrupter(frond_batch *batch,
                                     const frond_interrupter *interrupter,
                                     frond_error *error);
 
-// Limits how long a commit of the batch waits for row locks of transactions, all together, in
+// Limits how long a commit of the batch waits for the row locks of transactions in total, in
 // milliseconds; below 0 means no limit. The default is ten seconds.
 int32_t frond_batch_lock_timeout(frond_batch *batch, int64_t milliseconds, frond_error *error);
 
-// Commits a batch and empties it. `level` is FROND_AS_STORE or a durability of its own. `seqno`,
-// which may be null, receives the number of the commit.
+// Commits a batch and empties it. `level` is the durability of this commit, or FROND_AS_STORE.
+// `seqno`, which may be null, receives the number of the commit.
 //
 // After an error nothing was done, and the batch is unchanged. The exception is FRD-3203 (and
 // FRD-3202 after it): the store has stopped, and others may have seen the commit; open the store
@@ -985,26 +992,27 @@ int32_t frond_load_begin(const frond_db *db,
 // it later. If it has rows, the error is FRD-1017. Deleted rows do not count.
 //
 // Until frond_loads_finish the tree is unchanged, and others may use it. Then a new tree with the
-// rows replaces it. Its name, attributes, layouts, settings and counters (frond_tree_reserve) are
-// the same, its number is another. As after a truncation, handles of the old tree fail with
-// FRD-1004, and older snapshots with FRD-1006. If no row was put, the tree stays, and so do its
-// handles.
+// rows replaces it. The new tree has the same name, attributes, layouts, settings and counters
+// (frond_tree_reserve), but another number. As after a truncation, handles of the old tree fail
+// with FRD-1004, and older snapshots with FRD-1006. If no row was put, the tree is not replaced,
+// and its handles stay valid.
 //
-// The end of the load waits for transactions that have rows of the tree or have locked it,
-// prepared ones included; for one of the caller's own session it would wait in vain. Then the tree
-// must still be empty. If the disk becomes full after the commit, the call waits for space.
+// frond_loads_finish waits for transactions that have locked the tree or rows of it, including
+// prepared ones. If one of them belongs to the caller's session, this wait is in vain: end that
+// transaction first. After the wait, the tree must still be empty. If the disk becomes full after
+// the commit, the call waits for space.
 int32_t frond_load_begin_into(const frond_db *db,
                               const frond_tree *tree,
                               frond_load **load,
                               frond_error *error);
 
-// Limits how long the end of a load into an existing tree waits for transactions with rows of it,
-// in milliseconds; below 0 means no limit. The default is ten seconds. If several loads end
-// together, the shortest limit counts, and so does the interrupter of the first load.
+// Limits how long the end of a load into an existing tree waits for transactions that have locked
+// rows of it, in milliseconds; below 0 means no limit. The default is ten seconds. If several
+// loads end together, the shortest limit applies, and the interrupter of the first load.
 int32_t frond_load_lock_timeout(frond_load *load, int64_t milliseconds, frond_error *error);
 
-// Adds a row to a load. If a key comes more than once, the row put last stays, unless the tree is
-// unique: then this call, or frond_loads_finish, fails with FRD-1104.
+// Adds a row to a load. If a key occurs more than once, the row that was put last is kept, unless
+// the tree is unique: then this call, or frond_loads_finish, fails with FRD-1104.
 int32_t frond_load_put(frond_load *load,
                        const void *key,
                        size_t key_length,
@@ -1021,11 +1029,12 @@ int32_t frond_load_on_duplicate(frond_load *load,
                                 void *context,
                                 frond_error *error);
 
-// Abandons a load. Null is allowed.
+// Releases a load and abandons it: nothing of it is left behind. Null is allowed.
 void frond_load_free(frond_load *load);
 
-// Creates or fills the trees of `count` loads in one commit, which is synced: all of them or,
-// after an error, none. `trees`, which may be null, receives `count` handles of the new trees.
+// Creates or fills the trees of `count` loads in one commit, which is synced when this returns:
+// all of them or, after an error, none. `trees`, which may be null, receives `count` handles of
+// the new trees.
 //
 // All loads are released, except after FRD-1001 (a load is null or passed twice, two are for the
 // same tree, or they belong to different stores): then all are unchanged.
@@ -1034,13 +1043,13 @@ int32_t frond_loads_finish(frond_load *const *loads,
                            frond_tree **trees,
                            frond_error *error);
 
-// Starts to build `count` indexes of a tree that has rows, while others write it. The indexes are
-// trees with these names and options (null: the defaults for all), to be used once they are
-// published. From now on the keys of rows that transactions and batches write are kept in a queue,
-// in their own commits; writers need not know of the build. A tree can have one build at a time
-// (else FRD-1105). An entry's key must belong to only one row, unless the index is unique and the
-// build should find duplicates. The build is released by frond_index_build_publish or
-// frond_index_build_free.
+// Starts to build `count` indexes of a tree that has rows, while others write to the tree. The
+// indexes are trees with these names and options (null: the defaults for all), to be used once
+// they are published. From now on, each commit of a transaction or batch also puts the keys of the
+// rows that it writes into a queue; writers need not know about the build. A tree can have one
+// build at a time (otherwise FRD-1105). An entry's key must belong to only one row, unless the
+// index is unique and the build should find duplicates. The build is released by
+// frond_index_build_publish or frond_index_build_free.
 int32_t frond_index_build_begin(const frond_db *db,
                                 const frond_tree *base,
                                 const char *const *names,
@@ -1049,10 +1058,11 @@ int32_t frond_index_build_begin(const frond_db *db,
                                 frond_index_build **build,
                                 frond_error *error);
 
-// Returns the snapshot at which the program must read the base, the same with each call. Release
-// it with frond_snapshot_free. The first call waits until all transactions have ended that had
-// written the tree when the build started, prepared ones included; others go on. If they last
-// longer than `wait_ms` (below 0: no limit), the error is FRD-1101, and the call may be repeated.
+// Returns the snapshot at which the program must read the tree's rows; each call returns the same
+// one. Release it with frond_snapshot_free. The first call waits for all transactions that had
+// written to the tree when the build started, including prepared ones; others continue. If they
+// last longer than `wait_ms` (below 0: no limit), the error is FRD-1101, and the call may be
+// repeated.
 int32_t frond_index_build_snapshot(frond_index_build *build,
                                    int64_t wait_ms,
                                    frond_snapshot **snapshot,
@@ -1070,18 +1080,18 @@ int32_t frond_index_build_add(frond_index_build *build,
                               size_t value_length,
                               frond_error *error);
 
-// Completes the base: makes trees of the entries that were added. If this was not called,
-// frond_index_build_next does it.
+// Completes the base, which is the entries of the snapshot's rows: makes trees of the entries that
+// were added. If the program does not call this, frond_index_build_next does it.
 int32_t frond_index_build_end_base(frond_index_build *build, frond_error *error);
 
 // Returns the next row whose index entries may be outdated; pass the entries to remove and to add
 // to frond_index_build_change. FROND_NOT_FOUND at the end of a round: the indexes then have the
-// entries of one moment, and the next call starts another round. A round may return a row twice;
-// answer the same again.
+// entries of one snapshot, and the next call starts another round. A round may return a row twice;
+// pass the same entries again.
 //
-// FRD-1104 if at that moment two rows had the same key in a unique index, which is `tree` of the
-// error. After any error the build has failed, except after FRD-1106, unless that came while the
-// base was completed.
+// FRD-1104 if two rows had the same key in a unique index at that snapshot; `tree` of the error is
+// the index. After any error the build has failed, except after FRD-1106, unless that came while
+// the base was completed.
 int32_t frond_index_build_next(frond_index_build *build,
                                frond_row_changed *row,
                                frond_error *error);
@@ -1100,30 +1110,30 @@ int32_t frond_index_build_change(frond_index_build *build,
                                  size_t value_length,
                                  frond_error *error);
 
-// Tells, after a round, whether it is time to lock the tree: `near` becomes true if the round was
-// short and the next one will be, too.
+// Returns, after a round, whether it is time to lock the tree: `near` receives true if the round
+// was short and the next one is expected to be short, too.
 int32_t frond_index_build_is_near(const frond_index_build *build, bool *near, frond_error *error);
 
-// Locks the tree exclusively, so that the next round is the last; writers wait from here on.
-// FRD-1101 if transactions keep rows of the tree for longer than `wait_ms` (below 0: no limit):
-// nothing was done; run more rounds and try again.
+// Locks the tree exclusively, so that the next round is the last; writers wait from then on.
+// FRD-1101 if transactions keep rows of the tree locked for longer than `wait_ms` (below 0: no
+// limit): nothing was done; run more rounds and try again.
 int32_t frond_index_build_lock(frond_index_build *build, int64_t wait_ms, frond_error *error);
 
-// Makes the indexes live in one commit, which is synced, after the round that follows
+// Publishes the indexes in one commit, which is synced, after the round that follows
 // frond_index_build_lock. `trees`, which may be null, receives one handle per index; nulls after
 // an error. The build is released, except after FRD-1001: then it is unchanged.
 //
-// `then`, which may be null, is called before any writer that waits for the tree goes on. From
-// there on, whatever tells writers which indexes exist must include these. Writers must have an
-// intent lock on the tree (frond_txn_lock_tree) before they look at that, or be kept away. `then`
-// itself must not write to the tree, which is locked.
+// `then`, which may be null, is called before any writer that is waiting for the tree continues.
+// It must make the indexes known to writers: after it, every writer must maintain them. So a
+// writer must hold an intent lock on the tree (frond_txn_lock_tree) when it looks up which indexes
+// exist, or be excluded in another way. `then` itself must not write to the tree, which is locked.
 int32_t frond_index_build_publish(frond_index_build *build,
                                   void (*then)(void *context),
                                   void *context,
                                   frond_tree **trees,
                                   frond_error *error);
 
-// Abandons a build and leaves nothing of it behind. Null is allowed.
+// Releases a build and abandons it: nothing of it is left behind. Null is allowed.
 void frond_index_build_free(frond_index_build *build);
 
 // Makes a build cancellable: after this call, an interrupt ends its calls with FRD-1106. If it
@@ -1144,18 +1154,18 @@ void frond_buffer_free(frond_buffer *buffer);
 // Copies bytes into a buffer. Meant for callbacks that return bytes (frond_fold).
 int32_t frond_buffer_set(frond_buffer *buffer, const void *data, size_t length, frond_error *error);
 
-// Creates a progress for frond_check.
+// Creates a progress object for frond_check.
 int32_t frond_progress_new(frond_progress **progress, frond_error *error);
 
-// Returns the progress of a load, which can be read also while the load is being finished.
+// Returns the progress of a load, which can also be read while the load is being finished.
 int32_t frond_load_progress(const frond_load *load, frond_progress **progress, frond_error *error);
 
-// Reads the current counts of a progress.
+// Reads the current counters of a progress object.
 int32_t frond_progress_now(const frond_progress *progress,
                            frond_progress_counts *counts,
                            frond_error *error);
 
-// Releases a progress. Null is allowed.
+// Releases a progress object. Null is allowed.
 void frond_progress_free(frond_progress *progress);
 
 // Creates an interrupter that belongs to no transaction, for the operations that it is to cancel:
@@ -1164,28 +1174,28 @@ void frond_progress_free(frond_progress *progress);
 int32_t frond_interrupter_new(frond_interrupter **interrupter, frond_error *error);
 
 // Clears an interrupter that belongs to no transaction, so that the operations it was set on can
-// go on. The interrupter of a transaction is cleared only by frond_txn_clear_interrupt. Null is
+// continue. The interrupter of a transaction is cleared only by frond_txn_clear_interrupt. Null is
 // allowed.
 void frond_interrupter_clear(const frond_interrupter *interrupter);
 
 // Makes a cursor over a snapshot or outside transactions cancellable: after this call, an
-// interrupt ends its calls with FRD-1106, at the latest when it returns rows that were fetched
-// before. Once the interrupt is cleared, the cursor goes on where it was. A cursor of a
-// transaction observes the transaction's interrupts by itself.
+// interrupt ends its calls with FRD-1106. Rows that the engine has already read ahead, up to some
+// thousands, may be returned first. Once the interrupt is cleared, the cursor continues where it
+// was. A cursor of a transaction observes the transaction's interrupts by itself.
 int32_t frond_cursor_set_interrupter(frond_cursor *cursor,
                                      const frond_interrupter *interrupter,
                                      frond_error *error);
 
-// Makes a load cancellable: after this call, an interrupt ends the load's current call, also
-// frond_loads_finish, with FRD-1106, and the load with it.
+// Makes a load cancellable: after this call, an interrupt ends the load and its current call,
+// which may be frond_loads_finish, with FRD-1106.
 int32_t frond_load_set_interrupter(frond_load *load,
                                    const frond_interrupter *interrupter,
                                    frond_error *error);
 
-// Checks the store while it is open: with `full` all of it, which reads everything once, otherwise
-// the log and a few pages. Others go on meanwhile. `clean` becomes true if no damage was found.
-// `tell`, which may be null, is called with each finding in words. `interrupter` and `progress`
-// may be null.
+// Checks the store while it is open. With `full`, reads all of it once; otherwise only the log and
+// a few pages. Others can use the store meanwhile. `clean` receives true if no damage was found.
+// `tell`, which may be null, receives each finding as text. `interrupter` and `progress` may be
+// null.
 int32_t frond_check(const frond_db *db,
                     bool full,
                     const frond_interrupter *interrupter,
@@ -1205,9 +1215,9 @@ int32_t frond_change_begin(const frond_db *db,
                            frond_tree_change **change,
                            frond_error *error);
 
-// Makes frond_change_commit cancellable: after this call, an interrupt ends a commit that waits
-// for transactions, at once, with FRD-1106. A commit that starts before the interrupt is cleared
-// also fails with it. In both cases nothing was done.
+// Makes frond_change_commit cancellable: after this call, an interrupt immediately ends a commit
+// that is waiting for transactions, with FRD-1106. A commit that starts before the interrupt is
+// cleared also fails with FRD-1106. In both cases nothing was done.
 int32_t frond_change_set_interrupter(frond_tree_change *change,
                                      const frond_interrupter *interrupter,
                                      frond_error *error);
@@ -1215,8 +1225,9 @@ int32_t frond_change_set_interrupter(frond_tree_change *change,
 // Releases a change, whether it was committed or not. Null is allowed.
 void frond_change_free(frond_tree_change *change);
 
-// Adds a step that creates a tree, as frond_tree_create does. `options` may be null. If it is
-// repeated after the tree was renamed or dropped, it creates another one (frond_change_options).
+// Adds a step that creates a tree, as frond_tree_create does. `options` may be null. If the step
+// is replayed after the tree was renamed or dropped, it creates another tree
+// (frond_change_options).
 int32_t frond_change_create(frond_tree_change *change,
                             const char *name,
                             const frond_tree_options *options,
@@ -1235,10 +1246,10 @@ int32_t frond_change_drop(frond_tree_change *change,
                           const char *name,
                           frond_error *error);
 
-// Adds a step that exchanges the names of two trees. Older snapshots fail with FRD-1006 in both,
-// as if the trees had been created now. Transactions with rows of a tree continue with it under
-// its other name. To exclude them, lock both trees exclusively first, and swap before that
-// transaction ends.
+// Adds a step that exchanges the names of two trees. Reads at older snapshots fail with FRD-1006
+// in both, as if the trees had just been created. Transactions that have locked rows of a tree
+// continue with it under its other name. To exclude such transactions, first lock both trees
+// exclusively in a transaction, and commit the swap before that transaction ends.
 int32_t frond_change_swap(frond_tree_change *change,
                           uint32_t number,
                           const char *name,
@@ -1247,15 +1258,15 @@ int32_t frond_change_swap(frond_tree_change *change,
                           frond_error *error);
 
 // Adds a step that removes all rows of a tree: a new, empty tree with another number takes its
-// name and all its settings; its counters start anew. The old tree is dropped: its handles fail
-// with FRD-1004, and older snapshots keep its rows.
+// name and all its settings, but its counters start again. The old tree is dropped: its handles
+// fail with FRD-1004, and older snapshots keep its rows.
 int32_t frond_change_truncate(frond_tree_change *change,
                               uint32_t number,
                               const char *name,
                               frond_error *error);
 
-// Adds a step that makes a clone of a tree, as frond_tree_clone does. A later step may drop the
-// original. If it is repeated after the clone was renamed or dropped, it makes another one
+// Adds a step that clones a tree, as frond_tree_clone does. A later step may drop the original. If
+// the step is replayed after the clone was renamed or dropped, it makes another clone
 // (frond_change_options).
 int32_t frond_change_clone(frond_tree_change *change,
                            uint32_t number,
@@ -1272,8 +1283,9 @@ int32_t frond_change_attributes(frond_tree_change *change,
                                 frond_error *error);
 
 // Adds a step that changes the layout of a tree's values, as frond_tree_change_layout does, so
-// that names and attributes that belong to it change with it. `from` is the version that the
-// numbers in `parts` refer to, below 0 if it is not known; a repeatable change needs it.
+// that the layout changes in the same commit as the names and attributes that belong to it. `from`
+// is the version that the numbers in `parts` refer to, or below 0 if it is not known; a repeatable
+// change needs it.
 int32_t frond_change_layout(frond_tree_change *change,
                             uint32_t number,
                             const char *name,
@@ -1282,16 +1294,18 @@ int32_t frond_change_layout(frond_tree_change *change,
                             size_t count,
                             frond_error *error);
 
-// Adds a step that makes a tree be born with this change: an older snapshot fails with FRD-1006
-// there. Meant for a tree that was filled under another name and is renamed by another step.
+// Adds a step that makes this commit the birth of a tree: reads of the tree at older snapshots
+// then fail with FRD-1006. Meant for a tree that was filled under another name and is renamed by
+// another step.
 int32_t frond_change_publish(frond_tree_change *change,
                              uint32_t number,
                              const char *name,
                              frond_error *error);
 
-// Makes all steps in one commit, which is synced when this returns: after a crash all of it is
-// there, or nothing. Waits for transactions with rows of trees that it drops or truncates.
-// `seqno`, which may be null, receives the number of the commit, 0 if there was nothing to do.
+// Makes all steps in one commit, which is synced when this returns. After a crash, either all
+// steps have taken effect or none. Waits for transactions that have locked rows of trees that it
+// drops or truncates. `seqno`, which may be null, receives the number of the commit, 0 if there
+// was nothing to do.
 //
 // If a step cannot be made, nothing is done, `entry` of the error is the index of the step, from
 // 0, and the change may be committed again. The exception is FRD-3203 (and FRD-3202 after it): the
@@ -1300,17 +1314,18 @@ int32_t frond_change_publish(frond_tree_change *change,
 // full while it is made.
 int32_t frond_change_commit(frond_tree_change *change, uint64_t *seqno, frond_error *error);
 
-// Returns the tree that a step of a committed change, counted from 0, was about or made; for a
-// truncation the new one. FROND_NOT_FOUND if it is gone. `was_made`, which may be null, becomes
-// false if the step was skipped because it had been made before. `tree` may be null, too.
+// Returns the tree that a step of a committed change changed or created; for a truncation, the new
+// tree. Steps are numbered from 0. FROND_NOT_FOUND if the tree no longer exists. `was_made`, which
+// may be null, receives false if the step was skipped because it had been made before. `tree` may
+// also be null.
 int32_t frond_change_tree(const frond_tree_change *change,
                           size_t step,
                           frond_tree **tree,
                           bool *was_made,
                           frond_error *error);
 
-// Returns the number of rows of a tree. `exact`, which may be null, tells whether they were
-// counted. If not, the number is an estimate, since something was put or deleted without knowing
+// Returns the number of rows of a tree. `exact`, which may be null, receives whether they were
+// counted. If not, the number is an estimate, because something was put or deleted without knowing
 // whether it existed.
 int32_t frond_tree_row_count(const frond_tree *tree,
                              uint64_t *rows,
@@ -1320,8 +1335,9 @@ int32_t frond_tree_row_count(const frond_tree *tree,
 // Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
 // they take. A null bound means from the first key, or to the last. `data_bytes` may be null.
 // Reads nothing from the file: for parts of the tree that were not read since the store was
-// opened, it uses the number of all rows. 0 rows only if none is committed so far; a transaction
-// may have written some, or may see some that were deleted since: use frond_txn_estimate there.
+// opened, it uses the number of all rows. Returns 0 rows only if none is committed so far. A
+// transaction may have written rows, or may still see rows that were deleted since, so use
+// frond_txn_estimate within one.
 int32_t frond_tree_estimate(const frond_tree *tree,
                             const void *from,
                             size_t from_length,
@@ -1344,9 +1360,9 @@ int32_t frond_txn_count(const frond_txn *txn,
                         uint64_t *rows,
                         frond_error *error);
 
-// Estimates like frond_tree_estimate, and includes what the transaction has written, and rows that
-// its reads still see although they were deleted since. 0 rows only if neither a plain nor a
-// locking read of the transaction would find one.
+// Estimates like frond_tree_estimate, but includes what the transaction has written, and rows that
+// its reads still see although they were deleted since. Returns 0 rows only if neither a plain nor
+// a locking read of the transaction would find one.
 int32_t frond_txn_estimate(const frond_txn *txn,
                            const frond_tree *tree,
                            const void *from,
@@ -1357,9 +1373,9 @@ int32_t frond_txn_estimate(const frond_txn *txn,
                            uint64_t *data_bytes,
                            frond_error *error);
 
-// Takes `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
+// Reserves `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
 // `least`, and is returned in `first`. No number is returned twice, whatever happens to the
-// transaction; after a restart, at least none that a commit can have used.
+// transaction. After a restart, no number is returned that a commit can have used.
 int32_t frond_tree_reserve(const frond_tree *tree,
                            uint32_t counter,
                            uint64_t least,
@@ -1367,17 +1383,17 @@ int32_t frond_tree_reserve(const frond_tree *tree,
                            uint64_t *first,
                            frond_error *error);
 
-// Returns the next number of a counter, without taking it.
+// Returns the next number of a counter, without reserving it.
 int32_t frond_tree_next_number(const frond_tree *tree,
                                uint32_t counter,
                                uint64_t *next,
                                frond_error *error);
 
-// Estimates how many distinct values the first part of a tree's keys has, the first two parts, and
-// so on: one number for each part of the keys' layout, or one number if keys have no layout.
-// `counts` receives the first `counts_max` of them, and `count` how many there are; pass null and
-// 0 to ask only for that. No number is 0, even for an empty tree. Numbers up to 64, and those of
-// trees of some thousand rows, are exact if nothing is written meanwhile; larger ones are
+// Estimates the number of distinct values of the first part of a tree's keys, of the first two
+// parts, and so on: one number for each part of the keys' layout, or one number if keys have no
+// layout. `counts` receives the first `counts_max` of them, and `count` how many there are; pass
+// null and 0 to ask only for that. No number is 0, even for an empty tree. Numbers up to 64, and
+// those of trees of some thousand rows, are exact if nothing is written meanwhile; larger ones are
 // estimates. Reads some tens of thousands of rows, however many there are.
 int32_t frond_tree_distinct_prefixes(const frond_tree *tree,
                                      uint64_t *counts,
@@ -1385,8 +1401,8 @@ int32_t frond_tree_distinct_prefixes(const frond_tree *tree,
                                      size_t *count,
                                      frond_error *error);
 
-// Opens a cursor over the keys from `from` up to, but not including, `to`, before its first row. A
-// null bound means from the first key, or to the last. It sees what is committed now.
+// Opens a cursor over the keys from `from` up to, but not including, `to`, positioned before its
+// first row. A null bound means from the first key, or to the last. It sees what is committed now.
 int32_t frond_scan(const frond_tree *tree,
                    const void *from,
                    size_t from_length,
@@ -1422,9 +1438,10 @@ int32_t frond_txn_read_range(const frond_txn *txn,
                              frond_error *error);
 
 // Locks the row that the cursor returned last, as the cursor locks rows, and reads its latest
-// version: `rows` receives this row only. Meant for a row that is wanted and not `locked`.
-// FROND_NOT_FOUND if it was deleted; it is locked even so. Waits for the holder of the row for
-// `wait_ms` milliseconds; below 0, as long as the cursor does. The cursor stays where it is.
+// version: `rows` receives this row only. Meant for a row that is wanted but is not `locked`.
+// FROND_NOT_FOUND if it was deleted; its key is locked all the same. Waits for the holder of the
+// row for `wait_ms` milliseconds; below 0, for as long as the cursor waits. The cursor stays where
+// it is.
 int32_t frond_cursor_relock(frond_cursor *cursor,
                             int64_t wait_ms,
                             frond_rows *rows,
@@ -1433,15 +1450,17 @@ int32_t frond_cursor_relock(frond_cursor *cursor,
 // Returns the next rows, up to `rows_max`. With 0, the cursor chooses: a few at first and then
 // more, or one at a time if it locks rows. FROND_NOT_FOUND after the last row.
 //
-// The cursor then stands on the last of these rows: if frond_cursor_prev is called next, it begins
-// with the row below that one. After FROND_NOT_FOUND it stands after the last row.
+// The cursor is then positioned on the last of these rows: if frond_cursor_prev is called next, it
+// starts with the row below that one. After FROND_NOT_FOUND the cursor is positioned after the
+// last row.
 //
-// After an error the cursor stays where it was. An error that comes after some rows is returned by
-// the next call in this direction, after these rows; but at once if it has ended the transaction.
+// After an error the cursor stays where it was. If some rows were fetched before the error, they
+// are returned now, and the next call in this direction returns the error. An error that has ended
+// the transaction is returned at once, without the rows.
 //
-// The rows are as of this call: if the transaction itself changes or deletes one of them later,
-// the batch still has it as it was. A scan that may delete rows ahead of itself must ask for one
-// row per call, or call frond_cursor_is_current before it uses a row.
+// The rows are as they were at this call: if the transaction itself changes or deletes one of them
+// later, the batch still has the old row. A scan that may delete rows ahead of its position must
+// ask for one row per call, or call frond_cursor_is_current before it uses a row.
 int32_t frond_cursor_next(frond_cursor *cursor,
                           size_t rows_max,
                           frond_rows *rows,
@@ -1453,7 +1472,7 @@ int32_t frond_cursor_prev(frond_cursor *cursor,
                           frond_rows *rows,
                           frond_error *error);
 
-// Tells whether the cursor would still return a row of its last batch (`row`: 0 is the first).
+// Returns whether the cursor would still return a row of its last batch (`row`: 0 is the first).
 // Call it before using a row of a batch that was fetched earlier.
 //
 // A row is no longer current if, since the batch was fetched, the transaction has deleted it, has
@@ -1462,9 +1481,10 @@ int32_t frond_cursor_prev(frond_cursor *cursor,
 // (for frond_cursor_prev, to that key itself), and fetch again.
 //
 // A scan does not show what the transaction has changed or put since the scan, or its statement,
-// started, however its batches are fetched: a changed row is current, as it was. Rows of a cursor
-// that belongs to no transaction are always current. While the transaction has written nothing to
-// the tree since the batch was fetched, this costs one look at a counter. The batch stays valid.
+// started, however its batches are fetched: a changed row is current, and has its old value. Rows
+// of a cursor that belongs to no transaction are always current. While the transaction has written
+// nothing to the tree since the batch was fetched, this call only reads a counter. The batch stays
+// valid.
 int32_t frond_cursor_is_current(const frond_cursor *cursor,
                                 size_t row,
                                 bool *is_current,
@@ -1472,8 +1492,8 @@ int32_t frond_cursor_is_current(const frond_cursor *cursor,
 
 // Moves the cursor to another range of its tree, before the first row there: from `from` up to,
 // but not including, `to`. A null bound means from the first key, or to the last. What it sees and
-// locks is as before; this costs less than another cursor. FRD-1001 for a cursor that belongs to
-// no transaction.
+// locks does not change. This costs less than opening another cursor. FRD-1001 for a cursor that
+// belongs to no transaction.
 int32_t frond_cursor_range(frond_cursor *cursor,
                            const void *from,
                            size_t from_length,
@@ -1497,10 +1517,10 @@ int32_t frond_cursor_seek_last(frond_cursor *cursor, frond_error *error);
 // Releases a cursor. Null is allowed.
 void frond_cursor_free(frond_cursor *cursor);
 
-// Changes the layout of a tree's values without touching any of them: the version is followed by
-// these parts from now on. The layout must begin with FROND_PART_VERSION. New attributes are set
-// in the same commit; null with length 0 keeps the old ones. The change is synced when this
-// returns.
+// Changes the layout of a tree's values without rewriting any of them: from now on, a value
+// consists of the version and these parts. The present layout must begin with FROND_PART_VERSION.
+// New attributes are set in the same commit; null with length 0 keeps the old ones. The change is
+// synced when this returns.
 //
 // `tree` receives a handle that returns values in the new version. Other handles keep their
 // version until they meet a newer value; then they fail with FRD-1006, and the tree must be opened
@@ -1514,8 +1534,8 @@ int32_t frond_tree_change_layout(const frond_db *db,
                                  frond_tree **tree,
                                  frond_error *error);
 
-// Returns the version of the layout in which a handle returns values: it is their first two bytes,
-// big-endian. -1 if values do not name their version, or if `tree` is null.
+// Returns the layout version of the values that a handle returns. It is the first two bytes of
+// each value, big-endian. -1 if values have no version, or if `tree` is null.
 int32_t frond_tree_layout_version(const frond_tree *tree);
 
 // Reports the calls that currently wait for locks, longest first, as structs; frond_lock_waits
@@ -1535,8 +1555,8 @@ int32_t frond_each_deadlocked(const frond_db *db,
                               uint64_t *at_nanos,
                               frond_error *error);
 
-// Reports what currently holds locks or a snapshot, longest first, as structs; frond_transactions
-// reports it as text.
+// Reports the current holders of locks or snapshots, longest first, as structs; frond_transactions
+// reports them as text.
 int32_t frond_each_transaction(const frond_db *db,
                                frond_live_told tell,
                                void *context,
@@ -1554,7 +1574,7 @@ int32_t frond_each_lock(const frond_db *db,
                         frond_error *error);
 
 // Reports the locks of one transaction, like frond_each_lock, with rows in the order in which they
-// were locked. To be called by the thread that uses the transaction.
+// were locked. Call it from the thread that uses the transaction.
 int32_t frond_txn_each_lock(const frond_txn *txn,
                             size_t max,
                             frond_held_told tell,
@@ -1571,7 +1591,7 @@ int32_t frond_tree_key_hash(const frond_tree *tree,
                             frond_error *error);
 
 // Prepares a transaction: makes everything that it has written durable under a name, without
-// deciding it. It is in-doubt from then on, and survives a crash, with the rows that it writes
+// deciding it. From then on it is in-doubt: it survives a crash, and the rows that it writes stay
 // locked. `level` is FROND_SYNC, unless the coordinator can afford to lose the transaction.
 //
 // The transaction's handle is released, except after FRD-1001 (it has cursors; the name or the
@@ -1593,14 +1613,14 @@ int32_t frond_prepared_attach(const frond_db *db,
                               frond_prepared **prepared,
                               frond_error *error);
 
-// Gives the commit its place in the commit order: from here on the transaction is decided.
-// `seqno`, which may be null, receives its number. Others see the commit at the latest when
-// frond_prepared_commit or frond_prepared_detach returns.
+// Assigns the commit its place in the commit order: from then on the transaction is decided.
+// `seqno`, which may be null, receives the number of the commit. Others see the commit at the
+// latest when frond_prepared_commit or frond_prepared_detach returns.
 //
-// The log space for it was reserved by the prepare, or when the store was opened. So it waits for
-// no disk, and fails only once the store has stopped. There is one exception: if opening warned of
-// FRD-1303 (frond_warnings), the disk had no such space then. Until it has, this may fail with
-// FRD-1301, and the transaction is still prepared.
+// The log space for the commit was reserved by the prepare, or when the store was opened. So this
+// call waits for no disk, and fails only once the store has stopped. There is one exception: if
+// opening the store warned of FRD-1303 (frond_warnings), the disk had no space to reserve. Until
+// it has, this call may fail with FRD-1301, and the transaction is still prepared.
 int32_t frond_prepared_commit_ordered(frond_prepared *prepared,
                                       uint64_t *seqno,
                                       frond_error *error);
@@ -1608,13 +1628,13 @@ int32_t frond_prepared_commit_ordered(frond_prepared *prepared,
 // Commits a prepared transaction, at the store's durability (FROND_AS_STORE) or another. The
 // handle is released. After an error the transaction is still prepared. The exception is FRD-3203
 // (and FRD-3202 after it): the store has stopped; open it again and check whether the transaction
-// is prepared or committed. Once the commit is ordered, every error means that.
+// is prepared or committed. After frond_prepared_commit_ordered, every error has this meaning.
 int32_t frond_prepared_commit(frond_prepared *prepared, int32_t level, frond_error *error);
 
 // Rolls back a prepared transaction. The handle is released. After an error the transaction is
 // still prepared. The exception is FRD-3203 (and FRD-3202 after it): the store has stopped; open
-// it again and check whether it is. If the commit is ordered, the transaction is committed: then
-// the error is FRD-1001, and the handle stays valid.
+// it again and check whether it is still prepared. If the commit is ordered, the transaction is
+// committed: then the error is FRD-1001, and the handle stays valid.
 int32_t frond_prepared_rollback(frond_prepared *prepared, frond_error *error);
 
 // Detaches a prepared transaction, and releases the handle: any session can then decide it by its
@@ -1630,15 +1650,15 @@ int32_t frond_prepared_list(const frond_db *db,
                             frond_error *error);
 
 // Selects parts of the values of a tree that has a layout of values, by number from 0, in any
-// order. Reads return them in the order of the layout, each as it is stored in the value (a part
-// with a length prefix, with that).
+// order. Reads return them in the order of the layout, each as it is stored in the value
+// (including its length prefix, if it has one).
 int32_t frond_projection_new(const frond_tree *tree,
                              const size_t *numbers,
                              size_t count,
                              frond_projection **projection,
                              frond_error *error);
 
-// Releases a selection of parts; cursors that use it are not affected. Null is allowed.
+// Releases a projection; cursors that use it are not affected. Null is allowed.
 void frond_projection_free(frond_projection *projection);
 
 // Reads parts of a value, concatenated, into `value`. Other parts are not read from blocks.
@@ -1670,9 +1690,9 @@ int32_t frond_txn_get_projected(const frond_txn *txn,
                                 frond_buffer *value,
                                 frond_error *error);
 
-// Restricts a cursor to these parts of values from now on, without moving it. A step onto a value
-// that does not fit the layout of its tree fails with FRD-1001, each time; frond_cursor_seek goes
-// past it.
+// Makes a cursor return only these parts of values from now on, without moving it. A step to a
+// value that does not fit the layout of its tree fails with FRD-1001, each time; use
+// frond_cursor_seek to skip that row.
 int32_t frond_cursor_project(frond_cursor *cursor,
                              const frond_projection *projection,
                              frond_error *error);
@@ -1681,9 +1701,10 @@ int32_t frond_cursor_project(frond_cursor *cursor,
 void frond_read_options_init(frond_read_options *options);
 
 // Reads the value of a key into `value`, with all options of a read. `options` may be null.
-// FROND_NOT_FOUND if there is no such key; if a lock was requested, the key is locked even so.
-// `locked`, which may be null, receives whether the transaction has it locked: if a lock was
-// requested, this is false only where another transaction has it (FROND_SEMI_CONSISTENT).
+// FROND_NOT_FOUND if there is no such key; if a lock was requested, the absent key is locked all
+// the same. `locked`, which may be null, receives whether the transaction has locked the key: if a
+// lock was requested, this is false only if another transaction has locked it
+// (FROND_SEMI_CONSISTENT).
 int32_t frond_txn_read(const frond_txn *txn,
                        const frond_tree *tree,
                        const void *key,
@@ -1694,8 +1715,8 @@ int32_t frond_txn_read(const frond_txn *txn,
                        frond_error *error);
 
 // Reads the values of many keys, with all options of a read. Without a lock, all values are of one
-// snapshot. With a lock, all rows are locked first, in key order, and then read; so calls that
-// lock the same rows, given in any order, wait for each other but do not deadlock.
+// snapshot. With a lock, all rows are locked first, in key order, and then read. So calls that
+// lock the same rows wait for each other but do not deadlock, whatever the order of their keys.
 //
 // `values` has `count` entries, and receives where each value lies in `memory`; they are valid
 // until `memory` is used again. Null data means that there is no such row, or that another
@@ -1712,15 +1733,15 @@ int32_t frond_txn_read_many(const frond_txn *txn,
                             frond_error *error);
 
 // Inserts a row. First looks up all its unique entries, in their order, and only then writes. Pass
-// the row's own entry first. `conflict->index` is -1 on success. Otherwise it tells which entry
-// exists already, and `conflict->value` what that holds; the existing entry is locked by
+// the row's own entry first. `conflict->index` is -1 on success. Otherwise it is the index of the
+// entry that already exists, and `conflict->value` is the value of that entry; it is locked with
 // `row_lock` (FROND_SHARED, FROND_EXCLUSIVE), and nothing is written. Initialise the fields of
 // `conflict->value` to 0.
 //
-// If the row's own entry is unique, entries that are not unique are taken to be absent with it and
-// are not looked up, since they contain the row's key. Write a key that may exist already by
-// itself (frond_txn_put). An entry that did exist may come back when the row is deleted, and the
-// row count is wrong.
+// If the row's own entry is unique and does not exist yet, its entries that are not unique are
+// assumed not to exist either, and are not looked up, because they contain the row's key. If the
+// key of an entry may already exist, write that entry separately (frond_txn_put): otherwise its
+// older value may come back when the row is deleted, and the row count is wrong.
 int32_t frond_txn_insert_row(const frond_txn *txn,
                              const frond_entry *entries,
                              size_t count,
@@ -1743,10 +1764,10 @@ int32_t frond_txn_delete_row(const frond_txn *txn,
                              size_t count,
                              frond_error *error);
 
-// Releases what the last locking read has newly locked, for a row that is not wanted: the row, or
-// the row that a cursor returned last, together with the entry that named it (`with_last` of
-// frond_read_options), or all rows of frond_txn_read_many. Gaps that a cursor has locked stay
-// locked.
+// Releases the locks that the last locking read newly acquired, because its row is not wanted.
+// These are the lock on the row, or on the row that a cursor returned last, together with that on
+// the index entry that named it (`with_last` of frond_read_options), or on all rows of
+// frond_txn_read_many. Gaps that a cursor has locked stay locked.
 int32_t frond_txn_unlock_last(const frond_txn *txn, frond_error *error);
 
 // Returns the current sizes of a tree; nothing is sampled. Reads nothing, except for a tree that
@@ -1754,7 +1775,8 @@ int32_t frond_txn_unlock_last(const frond_txn *txn, frond_error *error);
 int32_t frond_tree_sizes(const frond_tree *tree, frond_sizes *sizes, frond_error *error);
 
 // Returns the work done on a tree since the store was opened: costs and results of encoding, and
-// what was decoded. Costs some forty loads. The counters are maintained per block, not per row.
+// what was decoded. Costs about forty memory loads. The counters are maintained per block, not per
+// row.
 int32_t frond_tree_work(const frond_tree *tree, frond_work *work, frond_error *error);
 
 // Takes a snapshot of the current state of the store.
@@ -1780,7 +1802,7 @@ int32_t frond_snapshot_drop(const frond_db *db, const char *name, frond_error *e
 // Lists the names of all named snapshots, in order.
 int32_t frond_snapshots(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
-// Opens a tree by the name that it had in the snapshot, even if its name is another one now.
+// Opens a tree by the name that it had in the snapshot, even if it has another name now.
 int32_t frond_snapshot_tree_open(const frond_snapshot *snapshot,
                                  const char *name,
                                  frond_tree **tree,
@@ -1847,11 +1869,11 @@ int32_t frond_snapshot_get_many(const frond_snapshot *snapshot,
                                 frond_bytes *values,
                                 frond_error *error);
 
-// Takes the snapshot of the transaction's plain reads now, at its current place in the commit
-// order: it includes all commits that have a number, also those that are not visible yet. Does not
-// wait; the first read waits until they are visible. A transaction that has a snapshot keeps it.
-// FRD-1001 at FROND_READ_COMMITTED and FROND_SERIALIZABLE, whose transactions have no snapshot.
-// `seqno`, which may be null, receives the last commit that the snapshot shows.
+// Takes the snapshot of the transaction's plain reads now, at the current position in the commit
+// order: it includes all commits that have a number, even those that are not visible yet. This
+// call does not wait; the first read waits until those commits are visible. A transaction that has
+// a snapshot keeps it. FRD-1001 at FROND_READ_COMMITTED and FROND_SERIALIZABLE, whose transactions
+// have no snapshot. `seqno`, which may be null, receives the last commit that the snapshot shows.
 int32_t frond_txn_take_snapshot(const frond_txn *txn, uint64_t *seqno, frond_error *error);
 
 // Returns the version of the library as text.
@@ -1870,8 +1892,8 @@ int32_t frond_open(const char *path,
                    frond_error *error);
 
 // Closes the store: all commits become durable, and the next open needs no recovery. The handle is
-// released, also after an error. Other handles that are left fail with FRD-3204 when they write;
-// they must still be released.
+// released, also after an error. Handles that were not released before fail with FRD-3204 when
+// they write; they must still be released.
 int32_t frond_close(frond_db *db, frond_error *error);
 
 // Makes everything committed so far durable in trees, and returns free disk space to the file
@@ -1879,15 +1901,14 @@ int32_t frond_close(frond_db *db, frond_error *error);
 int32_t frond_checkpoint(const frond_db *db, frond_error *error);
 
 // Opens a tree, or creates it with these options if there is none of that name. FRD-1001 if the
-// tree exists with other layouts, or is unique where the options are not, or the other way round.
-// `options` may be null.
+// existing tree has other layouts, or another value of `unique`. `options` may be null.
 int32_t frond_tree_ensure(const frond_db *db,
                           const char *name,
                           const frond_tree_options *options,
                           frond_tree **tree,
                           frond_error *error);
 
-// Creates a tree, which is synced when this returns; FRD-1005 if there is one of that name.
+// Creates a tree. The tree is synced when this returns; FRD-1005 if there is one of that name.
 // `options` may be null.
 int32_t frond_tree_create(const frond_db *db,
                           const char *name,
@@ -1904,14 +1925,14 @@ int32_t frond_tree_open(const frond_db *db,
 // Releases the handle of a tree. Null is allowed.
 void frond_tree_free(frond_tree *tree);
 
-// Drops a tree with all its rows. Waits for transactions that have locked rows of it.
+// Drops a tree with all its rows. Waits for transactions that have locked rows of the tree.
 int32_t frond_tree_drop(const frond_db *db, const char *name, frond_error *error);
 
 // Renames a tree; handles stay valid.
 int32_t frond_tree_rename(const frond_db *db, const char *from, const char *to, frond_error *error);
 
-// Creates a tree with the current content of another one. Copies nothing; after that, changes of
-// one do not affect the other.
+// Creates a tree with the current content of another one. Copies nothing. Later changes of one do
+// not affect the other.
 int32_t frond_tree_clone(const frond_db *db,
                          const char *from,
                          const char *to,
@@ -1938,11 +1959,13 @@ int32_t frond_each_tree(const frond_db *db,
                         void *context,
                         frond_error *error);
 
-// Reports problems that opening met, which lost nothing but need attention: one sentence each,
-// with its code (FRD-2105, FRD-1303, FRD-1304). Usually there are none.
+// Reports problems that were found when the store was opened. They lost nothing, but need
+// attention. Each is one sentence with a code (FRD-2105, FRD-1303, FRD-1304). Usually there are
+// none.
 int32_t frond_warnings(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
-// Creates a temporary tree, at once and without a name. `options` may be null.
+// Creates a temporary tree, which has no name. It exists at once, and no rollback removes it.
+// `options` may be null.
 int32_t frond_temporary_create(const frond_db *db,
                                const frond_tree_options *options,
                                frond_temporary **tree,
@@ -1952,7 +1975,8 @@ int32_t frond_temporary_create(const frond_db *db,
 // is allowed.
 void frond_temporary_free(frond_temporary *tree);
 
-// Sets a value as part of a transaction, whose savepoints, statement and rollback undo it.
+// Sets a value as part of a transaction: rolling back the transaction, its statement, or to a
+// savepoint undoes it.
 int32_t frond_temporary_put(const frond_txn *txn,
                             const frond_temporary *tree,
                             const void *key,
@@ -1990,9 +2014,9 @@ int32_t frond_temporary_merge(const frond_txn *txn,
                               size_t operand_length,
                               frond_error *error);
 
-// Deletes all rows from `from` up to, but not including, `to`: within a statement, those from
-// before it. A null bound means from the first key, or to the last. `rows`, which may be null,
-// receives the number of rows. If the call fails, no row was deleted.
+// Deletes all rows from `from` up to, but not including, `to`. Within a statement, only rows
+// written before it are deleted. A null bound means from the first key, or to the last. `rows`,
+// which may be null, receives the number of rows. If the call fails, no row was deleted.
 int32_t frond_temporary_delete_range(const frond_txn *txn,
                                      const frond_temporary *tree,
                                      const void *from,
@@ -2053,7 +2077,7 @@ int32_t frond_temporary_scan(const frond_temporary *tree,
                              frond_cursor **cursor,
                              frond_error *error);
 
-// Removes all rows, unless a transaction that has written to the tree has not ended.
+// Removes all rows. FRD-1001 if a transaction that has written to the tree has not ended.
 int32_t frond_temporary_clear(const frond_temporary *tree, frond_error *error);
 
 // Inserts a row, its own entry first: all its entries, or none. Like frond_txn_insert_row, but
@@ -2072,8 +2096,8 @@ int32_t frond_temporary_get_many(const frond_temporary *tree,
                                  frond_bytes *values,
                                  frond_error *error);
 
-// Takes `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
-// `least`, and is returned in `first`. No rollback returns the numbers.
+// Reserves `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
+// `least`, and is returned in `first`. A rollback does not release the numbers.
 int32_t frond_temporary_reserve(const frond_temporary *tree,
                                 uint32_t counter,
                                 uint64_t least,
@@ -2081,22 +2105,23 @@ int32_t frond_temporary_reserve(const frond_temporary *tree,
                                 uint64_t *first,
                                 frond_error *error);
 
-// Returns the next number of a counter, without taking it.
+// Returns the next number of a counter, without reserving it.
 int32_t frond_temporary_next_number(const frond_temporary *tree,
                                     uint32_t counter,
                                     uint64_t *next,
                                     frond_error *error);
 
-// Returns the number of rows. `exact`, which may be null, tells whether they were counted. If not,
-// something was put or deleted without knowing whether it existed.
+// Returns the number of rows. `exact`, which may be null, receives whether they were counted. If
+// not, the number is an estimate, because something was put or deleted without knowing whether it
+// existed.
 int32_t frond_temporary_row_count(const frond_temporary *tree,
                                   uint64_t *rows,
                                   bool *exact,
                                   frond_error *error);
 
 // Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
-// they take; 0 rows only if there are none. A null bound means from the first key, or to the last.
-// `data_bytes` may be null.
+// they take. Returns 0 rows only if there are none. A null bound means from the first key, or to
+// the last. `data_bytes` may be null.
 int32_t frond_temporary_estimate(const frond_temporary *tree,
                                  const void *from,
                                  size_t from_length,
@@ -2164,24 +2189,25 @@ int32_t frond_txn_rollback(frond_txn *txn, frond_error *error);
 // if `txn` is null.
 uint64_t frond_txn_id(const frond_txn *txn);
 
-// Tells whether an error has ended the transaction: a deadlock (FRD-1102), a conflict (FRD-1107),
-// or an error after which what it had written was nowhere complete (a full disk, FRD-1301, may or
-// may not be one). Then it is rolled back, others can go on, and its calls fail with FRD-1109;
-// release the handle with frond_txn_rollback, as usual. After any other error the transaction goes
-// on. True if `txn` is null.
+// Returns whether an error has ended the transaction: a deadlock (FRD-1102), a conflict
+// (FRD-1107), or an error that left its writes incomplete (a full disk, FRD-1301, may or may not
+// do so). Such a transaction is rolled back, its locks are released, and its calls fail with
+// FRD-1109; release the handle with frond_txn_rollback, as usual. After any other error the
+// transaction continues. True if `txn` is null.
 bool frond_txn_is_over(const frond_txn *txn);
 
-// Sets how long later calls wait for locks, all those of a call together, in milliseconds. 0: a
-// call that would have to wait fails with FRD-1101 at once; below 0: no limit. Overrides
-// `lock_timeout_ms` of the transaction's options, for statements that set their own timeouts.
-// Reads with a `wait_ms` use that. frond_txn_delete_range may take this long for each row.
+// Sets how long each later call waits for locks in total, in milliseconds. 0: a call that would
+// have to wait fails with FRD-1101 at once; below 0: no limit. Overrides `lock_timeout_ms` of the
+// transaction's options, for statements that set their own timeouts. A read with its own `wait_ms`
+// uses that instead. frond_txn_delete_range may wait this long for each row.
 int32_t frond_txn_set_lock_timeout(const frond_txn *txn,
                                    int64_t lock_timeout_ms,
                                    frond_error *error);
 
 // Reads the value of a key, as the transaction sees it, into `value`. FROND_NOT_FOUND if there is
-// no such key; with `row_lock`, the key is locked even so. With a lock the newest commit is read.
-// At FROND_SERIALIZABLE, FROND_NO_LOCK means FROND_SHARED.
+// no such key; if a lock was requested with `row_lock`, the absent key is locked all the same. A
+// read with a lock sees the newest commit. At FROND_SERIALIZABLE, FROND_NO_LOCK means
+// FROND_SHARED.
 int32_t frond_txn_get(const frond_txn *txn,
                       const frond_tree *tree,
                       const void *key,
@@ -2200,7 +2226,7 @@ int32_t frond_txn_put(const frond_txn *txn,
                       size_t value_length,
                       frond_error *error);
 
-// Sets the value of a key that must not exist. FRD-1108 if it does; the transaction goes on.
+// Sets the value of a key that must not exist. FRD-1108 if it does; the transaction continues.
 int32_t frond_txn_insert(const frond_txn *txn,
                          const frond_tree *tree,
                          const void *key,
@@ -2210,7 +2236,7 @@ int32_t frond_txn_insert(const frond_txn *txn,
                          frond_error *error);
 
 // Sets the value of a key that the caller knows to be absent, without looking it up: for example,
-// of a row whose number was just reserved. If the key did exist, a later delete may bring the
+// of a row whose number was just reserved. If the key does exist, a later delete may bring the
 // older value back.
 int32_t frond_txn_put_absent(const frond_txn *txn,
                              const frond_tree *tree,
@@ -2231,11 +2257,11 @@ int32_t frond_txn_delete(const frond_txn *txn,
 // transaction wrote before the statement. Null with length 0 means no bound. `rows`, which may be
 // null, receives the number of rows. If the call fails, no row was deleted.
 //
-// Each row is locked as by frond_txn_delete; at FROND_REPEATABLE_READ and FROND_SERIALIZABLE so
-// are the gaps between them. At FROND_SNAPSHOT a row that others have changed or deleted since the
-// snapshot causes FRD-1107. The cost is that of its rows, one by one. Outside transactions,
-// frond_batch_delete_range does it for the price of one row; to delete all rows of a tree, use
-// frond_change_truncate.
+// Each row is locked as by frond_txn_delete; at FROND_REPEATABLE_READ and FROND_SERIALIZABLE the
+// gaps between the rows are locked, too. At FROND_SNAPSHOT, a row that others have changed or
+// deleted since the snapshot causes FRD-1107. The call costs as much as deleting the rows one by
+// one. Outside transactions, frond_batch_delete_range costs no more than deleting one row; to
+// delete all rows of a tree, use frond_change_truncate.
 int32_t frond_txn_delete_range(const frond_txn *txn,
                                const frond_tree *tree,
                                const void *from,
@@ -2246,18 +2272,19 @@ int32_t frond_txn_delete_range(const frond_txn *txn,
                                frond_error *error);
 
 // Sets the value of an existing row in a commit of its own, within the transaction: others see it
-// at once, it is as durable as the transaction's commits, and no rollback undoes it. Meant for the
-// next number of a sequence. FROND_NOT_FOUND if there is no such row: nothing was done; create it
+// at once, it has the durability of the transaction, and no rollback undoes it. Meant for the next
+// number of a sequence. FROND_NOT_FOUND if there is no such row: nothing was done; create the row
 // with frond_put first. `seqno`, which may be null, receives the number of the commit.
 //
-// The call does not wait for transactions that have only read the row, under a shared lock, and
-// they do not notice it; above all this is so for the transaction itself at FROND_SERIALIZABLE. It
-// does wait for exclusive holders and writers, as any call of the transaction: deadlocks are
+// The call neither waits for nor affects transactions that have only read the row under a shared
+// lock. In particular, it does not wait for its own transaction at FROND_SERIALIZABLE. It does
+// wait for exclusive holders and writers, like any call of the transaction: deadlocks are
 // detected, and an interrupt ends it. The row is not locked afterwards.
 //
-// A snapshot still shows the old value. At FROND_SNAPSHOT, a transaction that has a snapshot and
-// writes the row itself, this one included, gets FRD-1107. FRD-1001 if the transaction has written
-// the row itself, or is read-only: use another transaction then.
+// An existing snapshot still shows the old value. At FROND_SNAPSHOT, a transaction that has a
+// snapshot and then writes the row itself, including this transaction, gets FRD-1107. FRD-1001 if
+// the transaction has written the row before, or is read-only: use another transaction in that
+// case.
 int32_t frond_txn_put_autonomous(const frond_txn *txn,
                                  const frond_tree *tree,
                                  const void *key,
@@ -2268,7 +2295,7 @@ int32_t frond_txn_put_autonomous(const frond_txn *txn,
                                  frond_error *error);
 
 // Folds an operand into a value without reading it. `operation` is FROND_ADD, …, or the number of
-// an operator of the program (frond_operator).
+// a user-defined operator (frond_operator).
 int32_t frond_txn_merge(const frond_txn *txn,
                         const frond_tree *tree,
                         const void *key,
@@ -2278,15 +2305,15 @@ int32_t frond_txn_merge(const frond_txn *txn,
                         size_t operand_length,
                         frond_error *error);
 
-// Starts a statement, which ends where the next one starts. It can be rolled back as a whole.
-// Scans that start in it see what the transaction had written before it, so it never meets its own
-// writes. Reads of single rows see everything.
+// Starts a statement, which ends where the next one starts. A statement can be rolled back as a
+// whole. Of the transaction's own writes, scans that start in a statement see only those from
+// before it, so a statement never meets its own writes. Reads of single rows see all writes.
 int32_t frond_txn_begin_statement(const frond_txn *txn, frond_error *error);
 
-// Starts a statement inside the current one, such as a statement of a function or a trigger: scans
-// that start in it see what the transaction wrote before it. frond_txn_rollback_statement still
-// rolls back the outer statement with everything inside it, and at FROND_READ_COMMITTED plain
-// reads keep the outer statement's snapshot. Substatements nest; end each with
+// Starts a statement inside the current one, such as a statement of a function or a trigger. Scans
+// that start in it see what the transaction had written before it. frond_txn_rollback_statement
+// still rolls back the outer statement with everything inside it, and at FROND_READ_COMMITTED
+// plain reads keep the outer statement's snapshot. Substatements nest; end each with
 // frond_txn_end_substatement. FRD-1001 outside of a statement.
 int32_t frond_txn_begin_substatement(const frond_txn *txn, frond_error *error);
 
@@ -2297,21 +2324,21 @@ int32_t frond_txn_end_substatement(const frond_txn *txn, frond_error *error);
 
 // Releases the snapshot of a statement's plain reads at FROND_READ_COMMITTED. Meant for sessions
 // that stay idle within a transaction, since the store must keep what others change for as long as
-// the snapshot exists. Scans go on, and the statement can still be rolled back.
+// the snapshot exists. Open scans continue, and the statement can still be rolled back.
 int32_t frond_txn_end_statement(const frond_txn *txn, frond_error *error);
 
-// Rolls back what was written since the statement started, and forgets savepoints that were set in
-// it. Costs time proportional to what is rolled back. Rows stay locked.
+// Rolls back what was written since the statement started, and discards savepoints that were set
+// in it. Costs time proportional to what is rolled back. Rows stay locked.
 int32_t frond_txn_rollback_statement(const frond_txn *txn, frond_error *error);
 
 // Sets a savepoint to roll back to; `number` receives its number. Savepoints nest.
 int32_t frond_txn_savepoint(frond_txn *txn, uint64_t *number, frond_error *error);
 
-// Rolls back what was written since a savepoint, which stays. Costs time proportional to what is
-// rolled back. Rows stay locked.
+// Rolls back what was written since a savepoint; the savepoint stays. Costs time proportional to
+// what is rolled back. Rows stay locked.
 int32_t frond_txn_rollback_to(frond_txn *txn, uint64_t number, frond_error *error);
 
-// Forgets a savepoint, and those set after it; what was written stays.
+// Discards a savepoint, and those set after it; what was written stays.
 int32_t frond_txn_release(frond_txn *txn, uint64_t number, frond_error *error);
 
 // Returns the interrupter of a transaction, with which another thread can cancel its calls. Get it
@@ -2322,15 +2349,15 @@ int32_t frond_txn_interrupter(const frond_txn *txn,
 
 // Interrupts a transaction: its current call ends with FRD-1106 if it waits or scans rows, and so
 // do all later calls until frond_txn_clear_interrupt. Other operations that the interrupter was
-// set on (frond_cursor_set_interrupter and others) end likewise. Never waits; does nothing if the
-// transaction is over. Null is allowed.
+// set on (frond_cursor_set_interrupter and others) end likewise. The call never waits; it does
+// nothing if the transaction is over. Null is allowed.
 void frond_interrupt(const frond_interrupter *interrupter);
 
-// Makes an interrupter that belongs to no transaction (frond_interrupter_new) cancel this one,
-// from now on until the transaction ends. It is meant for a session, which calls this for each of
-// its transactions in turn; the interrupter cancels only the last of them. If it was interrupted
-// before and not cleared since, the transaction is interrupted at once; frond_interrupter_clear
-// lets it go on.
+// Sets an interrupter that belongs to no transaction (frond_interrupter_new) on this transaction,
+// until the transaction ends. Meant for a session, which calls this for each of its transactions
+// in turn; the interrupter cancels only the last of them. If the interrupter has an interrupt that
+// was not cleared, the transaction is interrupted at once; frond_interrupter_clear lets it
+// continue.
 int32_t frond_txn_set_interrupter(const frond_txn *txn,
                                   const frond_interrupter *interrupter,
                                   frond_error *error);
@@ -2338,7 +2365,7 @@ int32_t frond_txn_set_interrupter(const frond_txn *txn,
 // Releases an interrupter. Null is allowed.
 void frond_interrupter_free(frond_interrupter *interrupter);
 
-// Clears the interrupt of a transaction, so that its calls can go on.
+// Clears the interrupt of a transaction, so that its calls work again.
 int32_t frond_txn_clear_interrupt(const frond_txn *txn, frond_error *error);
 
 // Returns the number of the transaction; 0 if `party` is null.
@@ -2355,16 +2382,16 @@ void frond_party_interrupt(const frond_party *party);
 // the store has stopped. `tell` must not call the library.
 int32_t frond_when_synced(const frond_db *db, frond_synced tell, void *cookie, frond_error *error);
 
-// Reports what currently holds locks or a snapshot, one line each, longest first: for how long,
-// how much it has written, and as of which commit it reads. Includes snapshots that belong to no
-// transaction. A transaction that holds neither, because it has done nothing yet or is between two
-// statements at FROND_READ_COMMITTED, is not reported.
+// Reports the current holders of locks or snapshots, one line each, longest first: how long they
+// have held them, how much they have written, and the commit whose state they read. Includes
+// snapshots that belong to no transaction. A transaction that holds neither, because it has done
+// nothing yet or is between two statements at FROND_READ_COMMITTED, is not reported.
 int32_t frond_transactions(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
 // Reports the calls that currently wait for locks, one line each: the waiter, the tree, the start
-// of the key (in quotes), and the holder. Other waits are not reported: for batches that are being
-// committed before a transaction's first lock, for background work that has fallen behind, and for
-// space in memory, in the log or on disk.
+// of the key (in quotes), and the holder. Other waits are not reported: waits of a transaction,
+// before its first lock, for batches that are being committed; waits for background work that
+// cannot keep up; and waits for space in memory, in the log or on disk.
 int32_t frond_lock_waits(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
 // Describes the last deadlock in words, with the names of trees and the starts of keys.
@@ -2378,10 +2405,10 @@ int32_t frond_stat(const frond_db *db, const char *name, uint64_t *value, frond_
 // Reports all numbers that `frond stats` prints, in a fixed order.
 int32_t frond_stats(const frond_db *db, frond_number tell, void *context, frond_error *error);
 
-// Returns latencies since the store was opened; `what` is FROND_COMMITS, …. `count` receives how
-// many were timed. `nanos` receives the time that `per_mille` of a thousand of them did not
-// exceed, at most an eighth too long: 500 asks for the median, 1000 for the longest. Both may be
-// null.
+// Returns latencies since the store was opened; `what` is FROND_COMMITS, …. `count` receives the
+// number of operations that were timed. `nanos` receives the time that `per_mille` of a thousand
+// of them did not exceed, at most an eighth too long: 500 asks for the median, 1000 for the
+// longest. Both may be null.
 int32_t frond_times(const frond_db *db,
                     int32_t what,
                     uint32_t per_mille,
@@ -2389,10 +2416,10 @@ int32_t frond_times(const frond_db *db,
                     uint64_t *nanos,
                     frond_error *error);
 
-// Locks a whole tree until the transaction ends, whatever of it is rolled back; a prepared
-// transaction keeps the lock. `mode` is FROND_TREE_SHARED, …. `when_locked` is FROND_WAIT, or
-// FROND_NO_WAIT for FRD-1105 if another transaction holds a conflicting lock. Plain reads are not
-// affected.
+// Locks a whole tree until the transaction ends. Rolling back a statement or to a savepoint does
+// not release the lock, and a prepared transaction keeps it. `mode` is FROND_TREE_SHARED, ….
+// `when_locked` is FROND_WAIT, or FROND_NO_WAIT for FRD-1105 if another transaction holds a
+// conflicting lock. Plain reads are not affected.
 int32_t frond_txn_lock_tree(const frond_txn *txn,
                             const frond_tree *tree,
                             int32_t mode,

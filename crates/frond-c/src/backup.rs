@@ -1,4 +1,4 @@
-//! Backups: full ones and increments; verifying and restoring them.
+//! Full and incremental backups: making, verifying and restoring them.
 
 use std::ffi::c_char;
 
@@ -21,7 +21,7 @@ pub struct frond_backup_id {
 /// The result of a backup or a restore.
 #[repr(C)]
 pub struct frond_backup_info {
-    /// What it contains: pass it to frond_backup_since.
+    /// Identifies what the backup contains: pass it to frond_backup_since.
     pub id: frond_backup_id,
     /// The last commit in it.
     pub seqno: u64,
@@ -43,16 +43,16 @@ impl From<BackupInfo> for frond_backup_info {
     }
 }
 
-/// Copies the store to the directory `path`, which must not exist, and which then is a store of its
-/// own. Writers can go on meanwhile. `info` may be null.
+/// Copies the store to the new directory `path`, which must not exist before. The copy is itself a
+/// store. Writers can continue meanwhile. `info` may be null.
 #[api]
 fn frond_backup(db: &frond_db, path: &str, info: Option<&mut frond_backup_info>) -> Done {
     set(info, db.0.backup(path)?.into())
 }
 
-/// Writes what has changed since the backup `base` to the new file `path`, an increment. Writers
-/// can go on meanwhile. FRD-1012 if `base` is not of an earlier version of this store. `info` may
-/// be null.
+/// Writes an increment, which contains what has changed since the backup `base`, to the new file
+/// `path`. Writers can continue meanwhile. FRD-1012 if `base` is not of an earlier version of this
+/// store. `info` may be null.
 #[api]
 fn frond_backup_since(
     db: &frond_db,
@@ -65,8 +65,8 @@ fn frond_backup_since(
     set(info, db.0.backup_since(&base, path)?.into())
 }
 
-/// Reads the identifier of a backup, the directory of a full one or the file of an increment, for
-/// frond_backup_since. FRD-1001 if the directory has been opened for writing since.
+/// Reads the identifier of a backup, for frond_backup_since. `path` is the directory of a full
+/// backup or the file of an increment. FRD-1001 if the directory has been opened for writing since.
 #[api]
 fn frond_backup_read_id(path: &str, id: &mut frond_backup_id) -> Done {
     set(id, BackupId::read(path)?.into())
@@ -84,11 +84,11 @@ fn frond_backup_verify(
     set(info, chain(backup, increments, count)?.verify()?.into())
 }
 
-/// Makes a store in the directory `target`, which must not exist, from a full backup and `count`
-/// increments, oldest first. The backup is a directory that frond_backup made, or that of a store
-/// that was closed cleanly; it is not changed. Every page is verified. FRD-1012 if an increment
-/// does not continue what comes before it. After an error there is no `target`. `increments` is
-/// null if `count` is 0. `info` may be null.
+/// Creates a store in the new directory `target`, which must not exist before, from a full backup
+/// and `count` increments, oldest first. The backup is a directory that frond_backup made, or that
+/// of a store that was closed cleanly; it is not changed. Every page is verified. FRD-1012 if an
+/// increment does not continue what comes before it. After an error, `target` does not exist.
+/// `increments` is null if `count` is 0. `info` may be null.
 #[api]
 fn frond_restore(
     backup: &str,

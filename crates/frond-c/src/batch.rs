@@ -1,4 +1,4 @@
-//! Batches (committed at once, reading nothing), and bulk loads of trees that are new or empty.
+//! Batches, which commit writes atomically without reading, and bulk loads of new or empty trees.
 
 use std::{ffi::c_void, ptr::null_mut};
 
@@ -6,8 +6,8 @@ use frond::{Batch, load::BulkLoad};
 
 use crate::{bytes::*, error::*, read_as::lock_timeout, store::*, waits::frond_interrupter};
 
-/// Writes that are committed together, in the order in which they were added. Can be used by one
-/// thread at a time, not necessarily always the same.
+/// A batch of writes that are committed together, in the order in which they were added. It can be
+/// used by one thread at a time, not necessarily always the same.
 pub struct frond_batch(Batch);
 
 /// Creates an empty batch.
@@ -34,8 +34,8 @@ fn frond_batch_delete(batch: &mut frond_batch, tree: &frond_tree, key: &[u8]) ->
     Ok(batch.0.delete(&tree.0, key)?)
 }
 
-/// Adds a range delete to a batch: deletes all keys from `from` up to, but not including, `to`.
-/// Costs the same however many keys there are.
+/// Adds a range delete to a batch: deletes all keys from `from` up to, but not including, `to`. Its
+/// cost does not depend on the number of keys.
 #[api]
 fn frond_batch_delete_range(
     batch: &mut frond_batch,
@@ -48,21 +48,21 @@ fn frond_batch_delete_range(
 
 /// Makes commits of a batch cancellable: after this call, an interrupt ends them with FRD-1106
 /// until it is cleared. A commit that is waiting for row locks of transactions, or for space, ends
-/// at once. A commit that ends so has done nothing, and the batch is unchanged.
+/// at once. A commit that ends this way has done nothing, and the batch is unchanged.
 #[api]
 fn frond_batch_set_interrupter(batch: &mut frond_batch, interrupter: &frond_interrupter) {
     batch.0.set_interrupter(&interrupter.0);
 }
 
-/// Limits how long a commit of the batch waits for row locks of transactions, all together, in
+/// Limits how long a commit of the batch waits for the row locks of transactions in total, in
 /// milliseconds; below 0 means no limit. The default is ten seconds.
 #[api]
 fn frond_batch_lock_timeout(batch: &mut frond_batch, milliseconds: i64) {
     batch.0.lock_timeout(lock_timeout(milliseconds));
 }
 
-/// Commits a batch and empties it. `level` is FROND_AS_STORE or a durability of its own. `seqno`,
-/// which may be null, receives the number of the commit.
+/// Commits a batch and empties it. `level` is the durability of this commit, or FROND_AS_STORE.
+/// `seqno`, which may be null, receives the number of the commit.
 ///
 /// After an error nothing was done, and the batch is unchanged. The exception is FRD-3203 (and
 /// FRD-3202 after it): the store has stopped, and others may have seen the commit; open the store
@@ -81,8 +81,8 @@ fn frond_batch_commit(
     set(seqno, committed.0)
 }
 
-/// A bulk load: puts rows, in any order, into a tree that it creates, or into an empty one, in a
-/// commit of its own. Can be used by one thread at a time, not necessarily always the same; several
+/// A bulk load: it puts rows, in any order, into a new or an existing empty tree, in a commit of
+/// its own. It can be used by one thread at a time, not necessarily always the same; several
 /// threads can run loads at the same time. The interrupter and the progress of a load can be used
 /// by any thread.
 pub struct frond_load(pub(crate) BulkLoad);
@@ -103,29 +103,30 @@ fn frond_load_begin(
 /// it later. If it has rows, the error is FRD-1017. Deleted rows do not count.
 ///
 /// Until frond_loads_finish the tree is unchanged, and others may use it. Then a new tree with the
-/// rows replaces it. Its name, attributes, layouts, settings and counters (frond_tree_reserve) are
-/// the same, its number is another. As after a truncation, handles of the old tree fail with
-/// FRD-1004, and older snapshots with FRD-1006. If no row was put, the tree stays, and so do its
-/// handles.
+/// rows replaces it. The new tree has the same name, attributes, layouts, settings and counters
+/// (frond_tree_reserve), but another number. As after a truncation, handles of the old tree fail
+/// with FRD-1004, and older snapshots with FRD-1006. If no row was put, the tree is not replaced,
+/// and its handles stay valid.
 ///
-/// The end of the load waits for transactions that have rows of the tree or have locked it,
-/// prepared ones included; for one of the caller's own session it would wait in vain. Then the tree
-/// must still be empty. If the disk becomes full after the commit, the call waits for space.
+/// frond_loads_finish waits for transactions that have locked the tree or rows of it, including
+/// prepared ones. If one of them belongs to the caller's session, this wait is in vain: end that
+/// transaction first. After the wait, the tree must still be empty. If the disk becomes full after
+/// the commit, the call waits for space.
 #[api]
 fn frond_load_begin_into(db: &frond_db, tree: &frond_tree, load: New<frond_load>) -> Done {
     load.give(frond_load(db.0.bulk_load_into(&tree.0)?))
 }
 
-/// Limits how long the end of a load into an existing tree waits for transactions with rows of it,
-/// in milliseconds; below 0 means no limit. The default is ten seconds. If several loads end
-/// together, the shortest limit counts, and so does the interrupter of the first load.
+/// Limits how long the end of a load into an existing tree waits for transactions that have locked
+/// rows of it, in milliseconds; below 0 means no limit. The default is ten seconds. If several
+/// loads end together, the shortest limit applies, and the interrupter of the first load.
 #[api]
 fn frond_load_lock_timeout(load: &mut frond_load, milliseconds: i64) {
     load.0.lock_timeout(lock_timeout(milliseconds));
 }
 
-/// Adds a row to a load. If a key comes more than once, the row put last stays, unless the tree is
-/// unique: then this call, or frond_loads_finish, fails with FRD-1104.
+/// Adds a row to a load. If a key occurs more than once, the row that was put last is kept, unless
+/// the tree is unique: then this call, or frond_loads_finish, fails with FRD-1104.
 #[api]
 fn frond_load_put(load: &mut frond_load, key: &[u8], value: &[u8]) -> Done {
     Ok(load.0.put(key, value)?)
@@ -164,14 +165,15 @@ fn frond_load_on_duplicate(
     Ok(())
 }
 
-/// Abandons a load. Null is allowed.
+/// Releases a load and abandons it: nothing of it is left behind. Null is allowed.
 #[api]
 fn frond_load_free(load: Option<Owned<frond_load>>) {
     drop(load.map(Owned::take));
 }
 
-/// Creates or fills the trees of `count` loads in one commit, which is synced: all of them or,
-/// after an error, none. `trees`, which may be null, receives `count` handles of the new trees.
+/// Creates or fills the trees of `count` loads in one commit, which is synced when this returns:
+/// all of them or, after an error, none. `trees`, which may be null, receives `count` handles of
+/// the new trees.
 ///
 /// All loads are released, except after FRD-1001 (a load is null or passed twice, two are for the
 /// same tree, or they belong to different stores): then all are unchanged.

@@ -1,8 +1,9 @@
 //! Builds of indexes of a tree while it is being written; the program computes the entries.
 //!
 //! The order of calls: `frond_index_build_begin`, `…_snapshot`, and `…_add` for each entry of a row
-//! of the snapshot. Then rounds of `…_next` and `…_change`, each until `…_next` has no more rows,
-//! until `…_is_near` says so. Then `…_lock`, one more round, and `…_publish`.
+//! of the snapshot. Then rounds of `…_next` and `…_change`: a round ends when `…_next` has no more
+//! rows, and the rounds end when `…_is_near` returns true. Then `…_lock`, one more round, and
+//! `…_publish`.
 
 use std::{
     ffi::{c_char, c_void},
@@ -21,19 +22,20 @@ use crate::{
 /// build, unless it was published.
 pub struct frond_index_build(IndexBuild);
 
-/// A row that differs between two moments. It lies in the build's memory and is valid until the
-/// next call of frond_index_build_next.
+/// A row that differs between two snapshots of a build. It lies in the build's memory and is valid
+/// until the next call of frond_index_build_next.
 #[repr(C)]
 pub struct frond_row_changed {
     /// Key of the row.
     pub key: *const u8,
     /// Length of the key in bytes.
     pub key_length: usize,
-    /// The row as it was, which is what the indexes have; null if it did not exist.
+    /// The old value of the row, which the indexes reflect; null if the row did not exist.
     pub before: *const u8,
     /// Length of `before` in bytes.
     pub before_length: usize,
-    /// The row as it is, which is what the indexes should have; null if it does not exist.
+    /// The new value of the row, which the indexes should reflect; null if the row no longer
+    /// exists.
     pub after: *const u8,
     /// Length of `after` in bytes.
     pub after_length: usize,
@@ -44,13 +46,13 @@ fn wait(milliseconds: i64) -> Duration {
     u64::try_from(milliseconds).map_or(Duration::MAX, Duration::from_millis)
 }
 
-/// Starts to build `count` indexes of a tree that has rows, while others write it. The indexes are
-/// trees with these names and options (null: the defaults for all), to be used once they are
-/// published. From now on the keys of rows that transactions and batches write are kept in a queue,
-/// in their own commits; writers need not know of the build. A tree can have one build at a time
-/// (else FRD-1105). An entry's key must belong to only one row, unless the index is unique and the
-/// build should find duplicates. The build is released by frond_index_build_publish or
-/// frond_index_build_free.
+/// Starts to build `count` indexes of a tree that has rows, while others write to the tree. The
+/// indexes are trees with these names and options (null: the defaults for all), to be used once
+/// they are published. From now on, each commit of a transaction or batch also puts the keys of the
+/// rows that it writes into a queue; writers need not know about the build. A tree can have one
+/// build at a time (otherwise FRD-1105). An entry's key must belong to only one row, unless the
+/// index is unique and the build should find duplicates. The build is released by
+/// frond_index_build_publish or frond_index_build_free.
 #[api]
 fn frond_index_build_begin(
     db: &frond_db,
@@ -72,10 +74,11 @@ fn frond_index_build_begin(
     build.give(frond_index_build(db.0.build_indexes(&base.0, &indexes)?))
 }
 
-/// Returns the snapshot at which the program must read the base, the same with each call. Release
-/// it with frond_snapshot_free. The first call waits until all transactions have ended that had
-/// written the tree when the build started, prepared ones included; others go on. If they last
-/// longer than `wait_ms` (below 0: no limit), the error is FRD-1101, and the call may be repeated.
+/// Returns the snapshot at which the program must read the tree's rows; each call returns the same
+/// one. Release it with frond_snapshot_free. The first call waits for all transactions that had
+/// written to the tree when the build started, including prepared ones; others continue. If they
+/// last longer than `wait_ms` (below 0: no limit), the error is FRD-1101, and the call may be
+/// repeated.
 #[api]
 fn frond_index_build_snapshot(
     build: &mut frond_index_build,
@@ -99,8 +102,8 @@ fn frond_index_build_add(
     Ok(build.0.add(index, key, value)?)
 }
 
-/// Completes the base: makes trees of the entries that were added. If this was not called,
-/// frond_index_build_next does it.
+/// Completes the base, which is the entries of the snapshot's rows: makes trees of the entries that
+/// were added. If the program does not call this, frond_index_build_next does it.
 #[api]
 fn frond_index_build_end_base(build: &mut frond_index_build) -> Done {
     Ok(build.0.end_base()?)
@@ -108,12 +111,12 @@ fn frond_index_build_end_base(build: &mut frond_index_build) -> Done {
 
 /// Returns the next row whose index entries may be outdated; pass the entries to remove and to add
 /// to frond_index_build_change. FROND_NOT_FOUND at the end of a round: the indexes then have the
-/// entries of one moment, and the next call starts another round. A round may return a row twice;
-/// answer the same again.
+/// entries of one snapshot, and the next call starts another round. A round may return a row twice;
+/// pass the same entries again.
 ///
-/// FRD-1104 if at that moment two rows had the same key in a unique index, which is `tree` of the
-/// error. After any error the build has failed, except after FRD-1106, unless that came while the
-/// base was completed.
+/// FRD-1104 if two rows had the same key in a unique index at that snapshot; `tree` of the error is
+/// the index. After any error the build has failed, except after FRD-1106, unless that came while
+/// the base was completed.
 #[api]
 fn frond_index_build_next(build: &mut frond_index_build, row: &mut frond_row_changed) -> Done {
     let found = build.0.next_change()?.ok_or(Fail::NotFound)?;
@@ -138,29 +141,29 @@ fn frond_index_build_change(
     Ok(build.0.change(index, old_key, key.map(|key| (key, value)))?)
 }
 
-/// Tells, after a round, whether it is time to lock the tree: `near` becomes true if the round was
-/// short and the next one will be, too.
+/// Returns, after a round, whether it is time to lock the tree: `near` receives true if the round
+/// was short and the next one is expected to be short, too.
 #[api]
 fn frond_index_build_is_near(build: &frond_index_build, near: &mut bool) -> Done {
     set(near, build.0.is_near()?)
 }
 
-/// Locks the tree exclusively, so that the next round is the last; writers wait from here on.
-/// FRD-1101 if transactions keep rows of the tree for longer than `wait_ms` (below 0: no limit):
-/// nothing was done; run more rounds and try again.
+/// Locks the tree exclusively, so that the next round is the last; writers wait from then on.
+/// FRD-1101 if transactions keep rows of the tree locked for longer than `wait_ms` (below 0: no
+/// limit): nothing was done; run more rounds and try again.
 #[api]
 fn frond_index_build_lock(build: &mut frond_index_build, wait_ms: i64) -> Done {
     Ok(build.0.lock(wait(wait_ms))?)
 }
 
-/// Makes the indexes live in one commit, which is synced, after the round that follows
+/// Publishes the indexes in one commit, which is synced, after the round that follows
 /// frond_index_build_lock. `trees`, which may be null, receives one handle per index; nulls after
 /// an error. The build is released, except after FRD-1001: then it is unchanged.
 ///
-/// `then`, which may be null, is called before any writer that waits for the tree goes on. From
-/// there on, whatever tells writers which indexes exist must include these. Writers must have an
-/// intent lock on the tree (frond_txn_lock_tree) before they look at that, or be kept away. `then`
-/// itself must not write to the tree, which is locked.
+/// `then`, which may be null, is called before any writer that is waiting for the tree continues.
+/// It must make the indexes known to writers: after it, every writer must maintain them. So a
+/// writer must hold an intent lock on the tree (frond_txn_lock_tree) when it looks up which indexes
+/// exist, or be excluded in another way. `then` itself must not write to the tree, which is locked.
 #[api]
 fn frond_index_build_publish(
     build: Owned<frond_index_build>,
@@ -184,7 +187,7 @@ fn frond_index_build_publish(
     Ok(())
 }
 
-/// Abandons a build and leaves nothing of it behind. Null is allowed.
+/// Releases a build and abandons it: nothing of it is left behind. Null is allowed.
 #[api]
 fn frond_index_build_free(build: Option<Owned<frond_index_build>>) {
     drop(build.map(Owned::take));

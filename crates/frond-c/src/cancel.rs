@@ -8,21 +8,21 @@ use crate::{
     batch::frond_load, bytes::*, cursor::frond_cursor, error::*, store::*, waits::frond_interrupter,
 };
 
-/// Progress of a long operation. Any thread may read it, during the operation and after it. Release
-/// it with frond_progress_free.
+/// Progress of a long operation. Any thread may read it, during and after the operation. Release it
+/// with frond_progress_free.
 pub struct frond_progress(pub(crate) Progress);
 
-/// Counts of a progress at one moment. They only grow.
+/// Counters of a long operation's progress at one moment. They never decrease.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_progress_counts {
     /// Rows put into a load; for a build, into all of its indexes.
     pub rows: u64,
-    /// Rows that went through a sort or a merge beyond memory; a row counts each time.
+    /// Rows that went through an external sort or merge; a row counts each time.
     pub sorted: u64,
-    /// The final value of `sorted`, as far as it is known; set once the end of a load has started.
+    /// The final value of `sorted`, as far as it is known; set once frond_loads_finish has started.
     pub to_sort: u64,
-    /// Rows that are in the new trees, out of `rows`; set once the end of a load has started.
+    /// Rows that are in the new trees, out of `rows`; set once frond_loads_finish has started.
     pub written: u64,
     /// Rounds of a build that have ended.
     pub rounds: u64,
@@ -34,19 +34,19 @@ pub struct frond_progress_counts {
     pub to_check_bytes: u64,
 }
 
-/// Creates a progress for frond_check.
+/// Creates a progress object for frond_check.
 #[api]
 fn frond_progress_new(progress: New<frond_progress>) -> Done {
     progress.give(frond_progress(Progress::default()))
 }
 
-/// Returns the progress of a load, which can be read also while the load is being finished.
+/// Returns the progress of a load, which can also be read while the load is being finished.
 #[api]
 fn frond_load_progress(load: &frond_load, progress: New<frond_progress>) -> Done {
     progress.give(frond_progress(load.0.progress()))
 }
 
-/// Reads the current counts of a progress.
+/// Reads the current counters of a progress object.
 #[api]
 fn frond_progress_now(progress: &frond_progress, counts: &mut frond_progress_counts) {
     let now = progress.0.now();
@@ -62,7 +62,7 @@ fn frond_progress_now(progress: &frond_progress, counts: &mut frond_progress_cou
     };
 }
 
-/// Releases a progress. Null is allowed.
+/// Releases a progress object. Null is allowed.
 #[api]
 fn frond_progress_free(progress: Option<Owned<frond_progress>>) {
     drop(progress.map(Owned::take));
@@ -77,7 +77,7 @@ fn frond_interrupter_new(interrupter: New<frond_interrupter>) -> Done {
 }
 
 /// Clears an interrupter that belongs to no transaction, so that the operations it was set on can
-/// go on. The interrupter of a transaction is cleared only by frond_txn_clear_interrupt. Null is
+/// continue. The interrupter of a transaction is cleared only by frond_txn_clear_interrupt. Null is
 /// allowed.
 #[api]
 fn frond_interrupter_clear(interrupter: Option<&frond_interrupter>) {
@@ -85,9 +85,9 @@ fn frond_interrupter_clear(interrupter: Option<&frond_interrupter>) {
 }
 
 /// Makes a cursor over a snapshot or outside transactions cancellable: after this call, an
-/// interrupt ends its calls with FRD-1106, at the latest when it returns rows that were fetched
-/// before. Once the interrupt is cleared, the cursor goes on where it was. A cursor of a
-/// transaction observes the transaction's interrupts by itself.
+/// interrupt ends its calls with FRD-1106. Rows that the engine has already read ahead, up to some
+/// thousands, may be returned first. Once the interrupt is cleared, the cursor continues where it
+/// was. A cursor of a transaction observes the transaction's interrupts by itself.
 #[api]
 fn frond_cursor_set_interrupter(
     cursor: &mut frond_cursor,
@@ -99,17 +99,17 @@ fn frond_cursor_set_interrupter(
     Ok(())
 }
 
-/// Makes a load cancellable: after this call, an interrupt ends the load's current call, also
-/// frond_loads_finish, with FRD-1106, and the load with it.
+/// Makes a load cancellable: after this call, an interrupt ends the load and its current call,
+/// which may be frond_loads_finish, with FRD-1106.
 #[api]
 fn frond_load_set_interrupter(load: &mut frond_load, interrupter: &frond_interrupter) {
     load.0.set_interrupter(&interrupter.0);
 }
 
-/// Checks the store while it is open: with `full` all of it, which reads everything once, otherwise
-/// the log and a few pages. Others go on meanwhile. `clean` becomes true if no damage was found.
-/// `tell`, which may be null, is called with each finding in words. `interrupter` and `progress`
-/// may be null.
+/// Checks the store while it is open. With `full`, reads all of it once; otherwise only the log and
+/// a few pages. Others can use the store meanwhile. `clean` receives true if no damage was found.
+/// `tell`, which may be null, receives each finding as text. `interrupter` and `progress` may be
+/// null.
 #[api]
 fn frond_check(
     db: &frond_db,

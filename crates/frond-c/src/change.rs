@@ -1,4 +1,4 @@
-//! Changes of several trees in one commit, which a server can repeat from its own log of changes.
+//! Changes of several trees in one commit, which a server can replay from its own log.
 
 use frond::{
     TreeId,
@@ -9,9 +9,9 @@ use crate::{
     bytes::*, error::*, layouts::*, read_as::lock_timeout, store::*, waits::frond_interrupter,
 };
 
-/// A change of trees, made in one commit: add its steps in order, then call frond_change_commit. A
-/// step names its tree by number (0: by name alone), by name (null: by number alone), or by both:
-/// then the tree must have that name.
+/// A change of one or more trees in one commit: add its steps in order, then call
+/// frond_change_commit. A step identifies its tree by number (0: by name alone), by name (null: by
+/// number alone), or by both; in that case the tree must have that name.
 pub struct frond_tree_change {
     change: TreesChange,
     changed: Option<TreesChanged>,
@@ -20,19 +20,19 @@ pub struct frond_tree_change {
 /// Options of a change of trees. Call frond_change_options_init, then set fields.
 #[repr(C)]
 pub struct frond_change_options {
-    /// Whether the change, and changes after it, may have been made before. If so, a step is
-    /// skipped if its effect is there, or if its tree is gone or has another name than the step
-    /// says.
+    /// Whether this is a replay: the change, and changes after it, may have been made before. In a
+    /// replay, a step is skipped if its effect is already present, or if its tree no longer exists
+    /// or has another name than the step says.
     ///
-    /// A swap then needs numbers and names, a truncation the number. A creation counts as made if a
-    /// tree with that name has the same options: give it attributes that no other tree has. A clone
-    /// counts as made if the tree with that name is a clone of the same tree. If a tree that was
-    /// created or cloned so was later renamed or dropped, the step cannot be told from one that was
-    /// not made, and is made again: a log that continues after creations must be repeated from its
-    /// last entry only.
+    /// A repeatable swap needs the numbers and names of its trees, a truncation the number. A
+    /// creation counts as made if a tree with that name has the same options, so give it attributes
+    /// that no other tree has. A clone counts as made if the tree with that name is a clone of the
+    /// same tree. If the created or cloned tree was later renamed or dropped, the step cannot be
+    /// distinguished from one that was not made, and is made again. So if a log has entries after a
+    /// creation, replay only its last entry.
     pub repeatable: bool,
-    /// How long the commit waits for transactions with rows of trees that are removed, in
-    /// milliseconds; below 0 means no limit.
+    /// How long the commit waits for transactions that have locked rows of trees that are removed,
+    /// in milliseconds; below 0 means no limit.
     pub lock_timeout_ms: i64,
 }
 
@@ -61,9 +61,9 @@ fn frond_change_begin(
     change.give(frond_tree_change { change: steps, changed: None })
 }
 
-/// Makes frond_change_commit cancellable: after this call, an interrupt ends a commit that waits
-/// for transactions, at once, with FRD-1106. A commit that starts before the interrupt is cleared
-/// also fails with it. In both cases nothing was done.
+/// Makes frond_change_commit cancellable: after this call, an interrupt immediately ends a commit
+/// that is waiting for transactions, with FRD-1106. A commit that starts before the interrupt is
+/// cleared also fails with FRD-1106. In both cases nothing was done.
 #[api]
 fn frond_change_set_interrupter(change: &mut frond_tree_change, interrupter: &frond_interrupter) {
     change.change.set_interrupter(&interrupter.0);
@@ -77,7 +77,7 @@ fn frond_change_free(change: Option<Owned<frond_tree_change>>) {
 
 fn which(number: u32, name: Option<&str>) -> Done<WhichTree> {
     match (number, name) {
-        (0, None) => Err(misuse("a tree is named neither by number nor by name")),
+        (0, None) => Err(misuse("a step names its tree neither by number nor by name")),
         (0, name) => Ok(WhichTree::new(None, name)),
         (number, name) => Ok(WhichTree::new(Some(TreeId(number)), name)),
     }
@@ -88,13 +88,14 @@ impl frond_tree_change {
     fn steps(&mut self) -> Done<&mut TreesChange> {
         match self.changed {
             None => Ok(&mut self.change),
-            Some(_) => Err(misuse("the change is committed")),
+            Some(_) => Err(misuse("the change is already committed")),
         }
     }
 }
 
-/// Adds a step that creates a tree, as frond_tree_create does. `options` may be null. If it is
-/// repeated after the tree was renamed or dropped, it creates another one (frond_change_options).
+/// Adds a step that creates a tree, as frond_tree_create does. `options` may be null. If the step
+/// is replayed after the tree was renamed or dropped, it creates another tree
+/// (frond_change_options).
 #[api]
 fn frond_change_create(
     change: &mut frond_tree_change,
@@ -124,10 +125,10 @@ fn frond_change_drop(change: &mut frond_tree_change, number: u32, name: Option<&
     Ok(())
 }
 
-/// Adds a step that exchanges the names of two trees. Older snapshots fail with FRD-1006 in both,
-/// as if the trees had been created now. Transactions with rows of a tree continue with it under
-/// its other name. To exclude them, lock both trees exclusively first, and swap before that
-/// transaction ends.
+/// Adds a step that exchanges the names of two trees. Reads at older snapshots fail with FRD-1006
+/// in both, as if the trees had just been created. Transactions that have locked rows of a tree
+/// continue with it under its other name. To exclude such transactions, first lock both trees
+/// exclusively in a transaction, and commit the swap before that transaction ends.
 #[api]
 fn frond_change_swap(
     change: &mut frond_tree_change,
@@ -141,16 +142,16 @@ fn frond_change_swap(
 }
 
 /// Adds a step that removes all rows of a tree: a new, empty tree with another number takes its
-/// name and all its settings; its counters start anew. The old tree is dropped: its handles fail
-/// with FRD-1004, and older snapshots keep its rows.
+/// name and all its settings, but its counters start again. The old tree is dropped: its handles
+/// fail with FRD-1004, and older snapshots keep its rows.
 #[api]
 fn frond_change_truncate(change: &mut frond_tree_change, number: u32, name: Option<&str>) -> Done {
     change.steps()?.truncate(which(number, name)?);
     Ok(())
 }
 
-/// Adds a step that makes a clone of a tree, as frond_tree_clone does. A later step may drop the
-/// original. If it is repeated after the clone was renamed or dropped, it makes another one
+/// Adds a step that clones a tree, as frond_tree_clone does. A later step may drop the original. If
+/// the step is replayed after the clone was renamed or dropped, it makes another clone
 /// (frond_change_options).
 #[api]
 fn frond_change_clone(
@@ -176,8 +177,9 @@ fn frond_change_attributes(
 }
 
 /// Adds a step that changes the layout of a tree's values, as frond_tree_change_layout does, so
-/// that names and attributes that belong to it change with it. `from` is the version that the
-/// numbers in `parts` refer to, below 0 if it is not known; a repeatable change needs it.
+/// that the layout changes in the same commit as the names and attributes that belong to it. `from`
+/// is the version that the numbers in `parts` refer to, or below 0 if it is not known; a repeatable
+/// change needs it.
 #[api]
 fn frond_change_layout(
     change: &mut frond_tree_change,
@@ -194,17 +196,19 @@ fn frond_change_layout(
     Ok(())
 }
 
-/// Adds a step that makes a tree be born with this change: an older snapshot fails with FRD-1006
-/// there. Meant for a tree that was filled under another name and is renamed by another step.
+/// Adds a step that makes this commit the birth of a tree: reads of the tree at older snapshots
+/// then fail with FRD-1006. Meant for a tree that was filled under another name and is renamed by
+/// another step.
 #[api]
 fn frond_change_publish(change: &mut frond_tree_change, number: u32, name: Option<&str>) -> Done {
     change.steps()?.publish(which(number, name)?);
     Ok(())
 }
 
-/// Makes all steps in one commit, which is synced when this returns: after a crash all of it is
-/// there, or nothing. Waits for transactions with rows of trees that it drops or truncates.
-/// `seqno`, which may be null, receives the number of the commit, 0 if there was nothing to do.
+/// Makes all steps in one commit, which is synced when this returns. After a crash, either all
+/// steps have taken effect or none. Waits for transactions that have locked rows of trees that it
+/// drops or truncates. `seqno`, which may be null, receives the number of the commit, 0 if there
+/// was nothing to do.
 ///
 /// If a step cannot be made, nothing is done, `entry` of the error is the index of the step, from
 /// 0, and the change may be committed again. The exception is FRD-3203 (and FRD-3202 after it): the
@@ -219,9 +223,10 @@ fn frond_change_commit(change: &mut frond_tree_change, seqno: Option<&mut u64>) 
     set(seqno, number)
 }
 
-/// Returns the tree that a step of a committed change, counted from 0, was about or made; for a
-/// truncation the new one. FROND_NOT_FOUND if it is gone. `was_made`, which may be null, becomes
-/// false if the step was skipped because it had been made before. `tree` may be null, too.
+/// Returns the tree that a step of a committed change changed or created; for a truncation, the new
+/// tree. Steps are numbered from 0. FROND_NOT_FOUND if the tree no longer exists. `was_made`, which
+/// may be null, receives false if the step was skipped because it had been made before. `tree` may
+/// also be null.
 #[api]
 fn frond_change_tree(
     change: &frond_tree_change,

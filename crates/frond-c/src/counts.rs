@@ -20,8 +20,8 @@ pub(crate) fn tell_estimate(
     set(data_bytes, estimate.bytes)
 }
 
-/// Returns the number of rows of a tree. `exact`, which may be null, tells whether they were
-/// counted. If not, the number is an estimate, since something was put or deleted without knowing
+/// Returns the number of rows of a tree. `exact`, which may be null, receives whether they were
+/// counted. If not, the number is an estimate, because something was put or deleted without knowing
 /// whether it existed.
 #[api]
 fn frond_tree_row_count(tree: &frond_tree, rows: &mut u64, exact: Option<&mut bool>) -> Done {
@@ -31,8 +31,9 @@ fn frond_tree_row_count(tree: &frond_tree, rows: &mut u64, exact: Option<&mut bo
 /// Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
 /// they take. A null bound means from the first key, or to the last. `data_bytes` may be null.
 /// Reads nothing from the file: for parts of the tree that were not read since the store was
-/// opened, it uses the number of all rows. 0 rows only if none is committed so far; a transaction
-/// may have written some, or may see some that were deleted since: use frond_txn_estimate there.
+/// opened, it uses the number of all rows. Returns 0 rows only if none is committed so far. A
+/// transaction may have written rows, or may still see rows that were deleted since, so use
+/// frond_txn_estimate within one.
 #[api]
 fn frond_tree_estimate(
     tree: &frond_tree,
@@ -52,9 +53,9 @@ fn frond_txn_count(txn: &frond_txn, tree: &frond_tree, range: Keys, rows: &mut u
     set(rows, txn.txn.count(&tree.0, range)?)
 }
 
-/// Estimates like frond_tree_estimate, and includes what the transaction has written, and rows that
-/// its reads still see although they were deleted since. 0 rows only if neither a plain nor a
-/// locking read of the transaction would find one.
+/// Estimates like frond_tree_estimate, but includes what the transaction has written, and rows that
+/// its reads still see although they were deleted since. Returns 0 rows only if neither a plain nor
+/// a locking read of the transaction would find one.
 #[api]
 fn frond_txn_estimate(
     txn: &frond_txn,
@@ -66,9 +67,9 @@ fn frond_txn_estimate(
     tell_estimate(txn.txn.estimate(&tree.0, range)?, rows, data_bytes)
 }
 
-/// Takes `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
+/// Reserves `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
 /// `least`, and is returned in `first`. No number is returned twice, whatever happens to the
-/// transaction; after a restart, at least none that a commit can have used.
+/// transaction. After a restart, no number is returned that a commit can have used.
 #[api]
 fn frond_tree_reserve(
     tree: &frond_tree,
@@ -80,17 +81,17 @@ fn frond_tree_reserve(
     set(first, tree.0.reserve(counter as usize, least, count)?.start)
 }
 
-/// Returns the next number of a counter, without taking it.
+/// Returns the next number of a counter, without reserving it.
 #[api]
 fn frond_tree_next_number(tree: &frond_tree, counter: u32, next: &mut u64) -> Done {
     set(next, tree.0.next_number(counter as usize)?)
 }
 
-/// Estimates how many distinct values the first part of a tree's keys has, the first two parts, and
-/// so on: one number for each part of the keys' layout, or one number if keys have no layout.
-/// `counts` receives the first `counts_max` of them, and `count` how many there are; pass null and
-/// 0 to ask only for that. No number is 0, even for an empty tree. Numbers up to 64, and those of
-/// trees of some thousand rows, are exact if nothing is written meanwhile; larger ones are
+/// Estimates the number of distinct values of the first part of a tree's keys, of the first two
+/// parts, and so on: one number for each part of the keys' layout, or one number if keys have no
+/// layout. `counts` receives the first `counts_max` of them, and `count` how many there are; pass
+/// null and 0 to ask only for that. No number is 0, even for an empty tree. Numbers up to 64, and
+/// those of trees of some thousand rows, are exact if nothing is written meanwhile; larger ones are
 /// estimates. Reads some tens of thousands of rows, however many there are.
 #[api]
 fn frond_tree_distinct_prefixes(

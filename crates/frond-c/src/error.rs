@@ -1,4 +1,4 @@
-//! Outcomes: every call returns a code, and describes an error in the caller's struct.
+//! Results of calls: every call returns a code, and describes an error in the caller's struct.
 
 use std::{
     any::Any,
@@ -35,10 +35,11 @@ pub const FROND_NAME_BYTES: usize = 520;
 /// Maximum number of key bytes in an error.
 pub const FROND_KEY_BYTES: usize = 256;
 
-/// Description of an error. A call takes a pointer to one, or null, and writes it only if it fails.
+/// Description of an error. A call takes a pointer to one, or null, and fills it in only if the
+/// call fails.
 #[repr(C)]
 pub struct frond_error {
-    /// Number of the error code: 1107 is FRD-1107. docs/errors.md explains each code.
+    /// The error code as a number: 1107 is FRD-1107. docs/errors.md explains each code.
     pub code: i32,
     /// What to do about it: FROND_RETRY, FROND_FIX_CALL, …
     pub kind: i32,
@@ -49,13 +50,13 @@ pub struct frond_error {
     /// Index, from 0, of the batch entry or the step of a change of trees concerned; -1 if there is
     /// none.
     pub entry: i64,
-    /// Whether the error concerns a row whose key is known: one that is locked, in conflict,
-    /// already there, or duplicate. If not, `key_length` is 0.
+    /// Whether the error concerns a row whose key is known: a row that is locked, in conflict,
+    /// already present, or duplicate. If not, `key_length` is 0.
     pub has_key: bool,
     /// Length of that key in bytes; may be more than `key` holds.
     pub key_length: usize,
-    /// Number of its leading bytes in `key`: at most FROND_KEY_BYTES, and at most 64 for a key
-    /// whose lock was waited for.
+    /// Number of leading bytes of that key in `key`: at most FROND_KEY_BYTES, and at most 64 for an
+    /// error about a lock (FRD-1101, FRD-1102, FRD-1105).
     pub key_held: usize,
     /// The leading bytes of the key, padded with zeros.
     pub key: [u8; FROND_KEY_BYTES],
@@ -86,7 +87,7 @@ pub(crate) enum Fail {
     NotFound,
 }
 
-/// What a call has made, or why it did not succeed.
+/// The result of a call, or why it did not succeed.
 pub(crate) type Done<T = ()> = Result<T, Fail>;
 
 impl From<frond::Error> for Fail {
@@ -118,8 +119,8 @@ pub(crate) unsafe fn call(error: *mut frond_error, work: impl FnOnce() -> Done) 
     report(unsafe { error.as_mut() }, failed)
 }
 
-/// Describes an error or a panic in the caller's struct. A function of its own, so that the code of
-/// each call is short.
+/// Describes an error or a panic in the caller's struct. It is a separate function to keep the code
+/// of each call small.
 #[cold]
 fn report(to: Option<&mut frond_error>, failed: Result<frond::Error, Box<dyn Any + Send>>) -> i32 {
     let described = |failed: frond::Error| {
@@ -155,10 +156,10 @@ fn kind(error: &frond::Error) -> i32 {
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("FRD-9001 the library has failed: {}", text.unwrap_or("it does not say why"))
+    format!("FRD-9001 internal error in the library: {}", text.unwrap_or("no message"))
 }
 
-/// Writes text with a zero byte at its end, cut between characters if it is too long.
+/// Writes text with a terminating zero byte. Text that is too long is cut between two characters.
 fn write(out: &mut [c_char], text: &str) {
     let room = text.len().min(out.len() - 1);
     let bytes = (0..=room).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();

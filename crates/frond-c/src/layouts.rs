@@ -1,4 +1,4 @@
-//! Changes of a layout of values; rows of older layouts stay as they are.
+//! Changes of the layout of a tree's values. Existing rows are not rewritten.
 
 use std::ffi::c_void;
 
@@ -15,8 +15,8 @@ pub struct frond_new_part {
     pub keep: usize,
     /// Definition of a new part.
     pub part: frond_part,
-    /// What existing values have in a new part, as it is stored in a value (a part with a length
-    /// prefix, with that).
+    /// Content of the new part in existing values, as it is stored in a value (including its length
+    /// prefix, if it has one).
     pub data: *const c_void,
     /// Length of `data` in bytes.
     pub length: usize,
@@ -35,10 +35,10 @@ pub(crate) fn new_parts(parts: &[frond_new_part]) -> Done<Vec<NewPart>> {
     parts.iter().map(new).collect()
 }
 
-/// Changes the layout of a tree's values without touching any of them: the version is followed by
-/// these parts from now on. The layout must begin with FROND_PART_VERSION. New attributes are set
-/// in the same commit; null with length 0 keeps the old ones. The change is synced when this
-/// returns.
+/// Changes the layout of a tree's values without rewriting any of them: from now on, a value
+/// consists of the version and these parts. The present layout must begin with FROND_PART_VERSION.
+/// New attributes are set in the same commit; null with length 0 keeps the old ones. The change is
+/// synced when this returns.
 ///
 /// `tree` receives a handle that returns values in the new version. Other handles keep their
 /// version until they meet a newer value; then they fail with FRD-1006, and the tree must be opened
@@ -55,8 +55,8 @@ fn frond_tree_change_layout(
     tree.give(frond_tree(db.0.change_layout(name, &parts, attributes)?))
 }
 
-/// Returns the version of the layout in which a handle returns values: it is their first two bytes,
-/// big-endian. -1 if values do not name their version, or if `tree` is null.
+/// Returns the layout version of the values that a handle returns. It is the first two bytes of
+/// each value, big-endian. -1 if values have no version, or if `tree` is null.
 #[api]
 fn frond_tree_layout_version(tree: Option<&frond_tree>) -> i32 {
     tree.and_then(|tree| tree.0.layout_version()).map_or(-1, i32::from)

@@ -1,9 +1,10 @@
-//! The C API: `frond.h`, generated from this crate, `libfrond.so` and `libfrond.a`.
+//! The C API. This crate builds `libfrond.so` and `libfrond.a`; `frond.h` is generated from its
+//! sources.
 //!
-//! Each file has the calls of one subject; each call is a thin shell around the Rust call of the
-//! same name. It is a Rust function with `#[api]`, which puts a C function around it: that checks
-//! and converts the arguments, catches panics, and reports errors. cbindgen sees only C functions,
-//! so the test that writes the header expands `#[api]` first.
+//! Each file contains the calls of one subject. A call is a Rust function marked `#[api]`, and a
+//! thin wrapper around the engine's call of the same name. `#[api]` generates the C function, which
+//! checks and converts the arguments, catches panics, and reports errors. cbindgen does not expand
+//! macros, so the test that writes the header expands `#[api]` first.
 //!
 //! | Rust | C | |
 //! |---|---|---|
@@ -18,7 +19,7 @@
 //! | `x: Option<…>` | as without `Option` | may be null |
 //! | any other type | the type itself | numbers, callbacks |
 //! | returns `Done`, or nothing | `frond_error *error`, returns `int32_t` | |
-//! | cannot fail | no `error`, returns the same | all arguments may be null |
+//! | cannot fail | no `error`, returns the same type | all arguments may be null |
 //!
 //! | file | calls |
 //! |---|---|
@@ -50,19 +51,19 @@
 //!
 //! Invariants
 //! 1. No panic leaves the library: it becomes `FROND_PANIC`, and the store must be closed.
-//! 2. A null pointer where none is allowed, or a number without a meaning, is `FRD-1001`, and
+//! 2. A null pointer where null is not allowed, or an undefined option value, gives `FRD-1001`, and
 //!    nothing is done.
-//! 3. A handle that is released is not used again, even if the call fails; the header says which
-//!    calls release it.
-//! 4. Handles keep the store open, so they can be released in any order.
-//! 5. Names and numbers in the header are stable: none gets another meaning.
+//! 3. A handle must not be used after a call has released it, even if that call failed. The header
+//!    says which calls release a handle, and after which errors they do not.
+//! 4. Every handle keeps the memory of the store alive, so handles can be released in any order.
+//! 5. Names and numbers in the header are stable: their meaning never changes.
 //!
 //! Threads: handles of stores and trees can be used by all threads at once; transactions, prepared
 //! transactions, cursors, batches and loads by one thread at a time.
 
 #![allow(non_camel_case_types)]
-// What callers must promise is at the head of the header and in `bytes.rs`. The documentation of
-// each function is that of the header.
+// The head of the header and `bytes.rs` state the obligations of callers. The documentation of a
+// function becomes its documentation in the header.
 #![allow(clippy::missing_safety_doc)]
 
 mod backup;

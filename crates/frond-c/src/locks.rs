@@ -1,4 +1,4 @@
-//! Waits, deadlocks, locks and live transactions as structs; `watch.rs` has them as text.
+//! Waits, deadlocks, locks and live transactions as structs; `watch.rs` reports them as text.
 
 use std::{
     ffi::{c_char, c_void},
@@ -14,7 +14,7 @@ use crate::{bytes::*, error::*, store::*, txn::*, whole_tree::*};
 
 /// The lock is on a row.
 pub const FROND_ON_ROW: i32 = 1;
-/// The lock is on a gap; for a wait: an insert waits, since others have locked the gap.
+/// The lock is on a gap. For a wait: an insert waits because others have locked the gap.
 pub const FROND_ON_GAP: i32 = 2;
 /// The lock is on a whole tree.
 pub const FROND_ON_TREE: i32 = 3;
@@ -23,7 +23,7 @@ pub const FROND_ON_TREE: i32 = 3;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_key_start {
-    /// Whether there is a key, and it is known.
+    /// Whether there is a key and it is known.
     pub is_known: bool,
     /// Its first bytes, up to 64; null if it is not known.
     pub data: *const u8,
@@ -58,7 +58,7 @@ pub struct frond_wait {
     pub waiter: u64,
     /// Tag of the waiting transaction.
     pub tag: u64,
-    /// Numbers of the transactions that it waits for: they hold the lock, or came first.
+    /// Numbers of the transactions that it waits for: they hold the lock, or requested it earlier.
     pub holders: *const u64,
     /// Their tags, in the same order.
     pub holder_tags: *const u64,
@@ -73,8 +73,8 @@ pub struct frond_wait {
     pub lasts_nanos: u64,
 }
 
-/// One transaction of a deadlock cycle. It waited for the next one that is reported, the last for
-/// the first.
+/// One transaction of a deadlock cycle. It waited for the one reported next; the last one waited
+/// for the first.
 #[repr(C)]
 pub struct frond_deadlocked {
     /// Number of the transaction.
@@ -261,8 +261,8 @@ fn frond_each_deadlocked(
     Ok(())
 }
 
-/// Reports what currently holds locks or a snapshot, longest first, as structs; frond_transactions
-/// reports it as text.
+/// Reports the current holders of locks or snapshots, longest first, as structs; frond_transactions
+/// reports them as text.
 #[api]
 fn frond_each_transaction(db: &frond_db, tell: frond_live_told, context: *mut c_void) -> Done {
     let tell = callback(tell)?;
@@ -341,7 +341,7 @@ fn frond_each_lock(
 }
 
 /// Reports the locks of one transaction, like frond_each_lock, with rows in the order in which they
-/// were locked. To be called by the thread that uses the transaction.
+/// were locked. Call it from the thread that uses the transaction.
 #[api]
 fn frond_txn_each_lock(
     txn: &frond_txn,

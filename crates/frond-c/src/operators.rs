@@ -1,7 +1,6 @@
-//! Merge operators that the program defines.
+//! User-defined merge operators.
 //!
-//! Threads: the functions are called by every thread that reads and by the store's own threads,
-//! several at once.
+//! Threads: readers and the store's own threads call the functions, several threads at once.
 
 use std::ffi::{c_char, c_void};
 
@@ -9,9 +8,9 @@ use frond::operator::MergeOperator;
 
 use crate::{bytes::*, error::*};
 
-/// Callback that folds `operand` into `value`, which is null if there is none. It passes the result
-/// to frond_buffer_set for `out`; without that the result is an empty value. It must not fail, and
-/// must not call anything else of the library.
+/// Callback that folds `operand` into `value`, which is null if the key has no value. It stores the
+/// result in `out` with frond_buffer_set; if it does not, the result is an empty value. It must not
+/// fail, and must not call any other function of the library.
 // SAFETY: where it is called, its arguments are valid until it returns.
 pub type frond_fold = Option<
     unsafe extern "C" fn(
@@ -24,9 +23,9 @@ pub type frond_fold = Option<
     ),
 >;
 
-/// A merge operator of the program, for frond_txn_merge. The store's threads apply it, also to rows
-/// that were committed long before. So it must be deterministic and associative, and it must never
-/// change: once a tree has used it, the store does not open without it (FRD-1013).
+/// A user-defined merge operator, for frond_txn_merge. The store's threads apply it as well, also
+/// to rows that were committed long ago. So it must be deterministic and associative, and must
+/// never change. Once a tree has used it, the store does not open without it (FRD-1013).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_operator {
@@ -37,10 +36,10 @@ pub struct frond_operator {
     pub name: *const c_char,
     /// Passed to the functions.
     pub context: *mut c_void,
-    /// Computes a value from the previous value, if there is one, and an operand.
+    /// Computes the new value from the previous value, if there is one, and an operand.
     pub fold: frond_fold,
     /// Combines two operands into one that has the same effect; the older one is passed as the
-    /// value. Null: `fold` does that, too.
+    /// value. If this is null, `fold` is called instead.
     pub combine: frond_fold,
 }
 

@@ -1,4 +1,4 @@
-//! Two-phase commit: transactions are prepared under a name, and committed or rolled back later.
+//! Two-phase commit: transactions are prepared under a name, then committed or rolled back.
 
 use std::ffi::c_void;
 
@@ -6,7 +6,7 @@ use frond::transaction::{PreparedTxn, Xid};
 
 use crate::{bytes::*, error::*, store::*, txn::*};
 
-/// Maximum length of the name of a prepared transaction, bytes.
+/// Maximum length of the name of a prepared transaction, in bytes.
 pub const FROND_XID_BYTES_MAX: usize = 255;
 
 // cbindgen shows only literals in the header.
@@ -16,7 +16,7 @@ const _: () = assert!(FROND_XID_BYTES_MAX == frond::transaction::XID_BYTES_MAX);
 pub struct frond_prepared(PreparedTxn);
 
 /// Prepares a transaction: makes everything that it has written durable under a name, without
-/// deciding it. It is in-doubt from then on, and survives a crash, with the rows that it writes
+/// deciding it. From then on it is in-doubt: it survives a crash, and the rows that it writes stay
 /// locked. `level` is FROND_SYNC, unless the coordinator can afford to lose the transaction.
 ///
 /// The transaction's handle is released, except after FRD-1001 (it has cursors; the name or the
@@ -46,14 +46,14 @@ fn frond_prepared_attach(
     prepared.give(frond_prepared(db.0.attach_prepared(&Xid::new(xid_data)?)?))
 }
 
-/// Gives the commit its place in the commit order: from here on the transaction is decided.
-/// `seqno`, which may be null, receives its number. Others see the commit at the latest when
-/// frond_prepared_commit or frond_prepared_detach returns.
+/// Assigns the commit its place in the commit order: from then on the transaction is decided.
+/// `seqno`, which may be null, receives the number of the commit. Others see the commit at the
+/// latest when frond_prepared_commit or frond_prepared_detach returns.
 ///
-/// The log space for it was reserved by the prepare, or when the store was opened. So it waits for
-/// no disk, and fails only once the store has stopped. There is one exception: if opening warned of
-/// FRD-1303 (frond_warnings), the disk had no such space then. Until it has, this may fail with
-/// FRD-1301, and the transaction is still prepared.
+/// The log space for the commit was reserved by the prepare, or when the store was opened. So this
+/// call waits for no disk, and fails only once the store has stopped. There is one exception: if
+/// opening the store warned of FRD-1303 (frond_warnings), the disk had no space to reserve. Until
+/// it has, this call may fail with FRD-1301, and the transaction is still prepared.
 #[api]
 fn frond_prepared_commit_ordered(prepared: &mut frond_prepared, seqno: Option<&mut u64>) -> Done {
     set(seqno, prepared.0.commit_ordered()?.0)
@@ -62,7 +62,7 @@ fn frond_prepared_commit_ordered(prepared: &mut frond_prepared, seqno: Option<&m
 /// Commits a prepared transaction, at the store's durability (FROND_AS_STORE) or another. The
 /// handle is released. After an error the transaction is still prepared. The exception is FRD-3203
 /// (and FRD-3202 after it): the store has stopped; open it again and check whether the transaction
-/// is prepared or committed. Once the commit is ordered, every error means that.
+/// is prepared or committed. After frond_prepared_commit_ordered, every error has this meaning.
 #[api]
 fn frond_prepared_commit(prepared: Owned<frond_prepared>, level: i32) -> Done {
     match durability(level)? {
@@ -74,12 +74,14 @@ fn frond_prepared_commit(prepared: Owned<frond_prepared>, level: i32) -> Done {
 
 /// Rolls back a prepared transaction. The handle is released. After an error the transaction is
 /// still prepared. The exception is FRD-3203 (and FRD-3202 after it): the store has stopped; open
-/// it again and check whether it is. If the commit is ordered, the transaction is committed: then
-/// the error is FRD-1001, and the handle stays valid.
+/// it again and check whether it is still prepared. If the commit is ordered, the transaction is
+/// committed: then the error is FRD-1001, and the handle stays valid.
 #[api]
 fn frond_prepared_rollback(prepared: Owned<frond_prepared>) -> Done {
     if prepared.0.is_ordered() {
-        return Err(misuse("a prepared transaction can only be committed in its order"));
+        return Err(misuse(
+            "the commit is already ordered, so the transaction can only be committed",
+        ));
     }
     Ok(prepared.take().0.rollback()?)
 }

@@ -1,4 +1,4 @@
-//! Parts of keys and values: layouts of trees, and reads of some parts only.
+//! Parts of keys and values: layouts of trees, and reads of selected parts (projections).
 
 use frond::{
     Projection,
@@ -14,10 +14,11 @@ use crate::{
 pub const FROND_PART_FIXED: i32 = 1;
 /// A part that takes all remaining bytes; allowed only as the last one.
 pub const FROND_PART_REST: i32 = 2;
-/// A part of keys that ends with 00 01; a 00 in its content is written 00 FF.
+/// A part of keys of variable length that ends with 00 01. A byte 00 in its content is written as
+/// 00 FF.
 pub const FROND_PART_ESCAPED: i32 = 3;
-/// A part of keys, in descending order, that ends with FF FE; its content is complemented, and an
-/// FF in that is written FF 00.
+/// A part of keys of variable length, in descending order, that ends with FF FE. Its content is
+/// complemented, and a byte FF in the complement is written as FF 00.
 pub const FROND_PART_ESCAPED_DESCENDING: i32 = 4;
 /// A part of values that starts with its length in LEB128.
 pub const FROND_PART_PREFIXED: i32 = 5;
@@ -49,7 +50,8 @@ pub struct frond_part {
     pub hint: i32,
 }
 
-/// A selection of parts of a tree's values (a projection). Made once, for any number of reads.
+/// A projection: a selection of parts of a tree's values. Create it once, and use it for any number
+/// of reads.
 pub struct frond_projection(pub(crate) Projection);
 
 /// The layout, or `None` if there are no parts.
@@ -78,8 +80,8 @@ pub(crate) fn part_of(frond_part { kind, width, hint }: frond_part) -> Done<Part
 }
 
 /// Selects parts of the values of a tree that has a layout of values, by number from 0, in any
-/// order. Reads return them in the order of the layout, each as it is stored in the value (a part
-/// with a length prefix, with that).
+/// order. Reads return them in the order of the layout, each as it is stored in the value
+/// (including its length prefix, if it has one).
 #[api]
 fn frond_projection_new(
     tree: &frond_tree,
@@ -89,7 +91,7 @@ fn frond_projection_new(
     projection.give(frond_projection(tree.0.projection(numbers)?))
 }
 
-/// Releases a selection of parts; cursors that use it are not affected. Null is allowed.
+/// Releases a projection; cursors that use it are not affected. Null is allowed.
 #[api]
 fn frond_projection_free(projection: Option<Owned<frond_projection>>) {
     drop(projection.map(Owned::take));
@@ -136,9 +138,9 @@ fn frond_txn_get_projected(
     value.fill(|out| txn.txn.get_projected(&tree.0, key, parts, out))
 }
 
-/// Restricts a cursor to these parts of values from now on, without moving it. A step onto a value
-/// that does not fit the layout of its tree fails with FRD-1001, each time; frond_cursor_seek goes
-/// past it.
+/// Makes a cursor return only these parts of values from now on, without moving it. A step to a
+/// value that does not fit the layout of its tree fails with FRD-1001, each time; use
+/// frond_cursor_seek to skip that row.
 #[api]
 fn frond_cursor_project(cursor: &mut frond_cursor, projection: &frond_projection) -> Done {
     cursor.project(&projection.0)

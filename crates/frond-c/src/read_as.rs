@@ -1,5 +1,5 @@
-//! Reads with all options: what they see, what they lock, what they do about the locks of others,
-//! and how long they wait.
+//! Reads with all options: what they see, what they lock, what they do about locks of other
+//! transactions, and how long they wait.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub struct frond_read_options {
     /// Groups what this read locks with what the last locking read has locked, so that
     /// frond_txn_unlock_last releases both. Meant for the row that an index entry names.
     pub with_last: bool,
-    /// How long the call waits for locks, all of them together, in milliseconds; FROND_FOREVER for
-    /// no limit; below 0, as long as the options of the transaction say.
+    /// How long the call waits for locks in total, in milliseconds. FROND_FOREVER means no limit;
+    /// below 0 means the lock timeout of the transaction.
     pub wait_ms: i64,
     /// The parts of values to return; null for whole values. Only used during the call.
     pub projection: *const frond_projection,
@@ -94,7 +94,7 @@ pub(crate) fn read_options(from: Option<&frond_read_options>) -> Done<ReadOption
         .projection(projection))
 }
 
-/// Reads a row, with the memory of `value`; returns it without its value.
+/// Reads a row's value into the memory of `value`, and returns the rest of the row.
 pub(crate) fn read(
     txn: &Txn,
     (tree, key): (&Tree, &[u8]),
@@ -108,9 +108,10 @@ pub(crate) fn read(
 }
 
 /// Reads the value of a key into `value`, with all options of a read. `options` may be null.
-/// FROND_NOT_FOUND if there is no such key; if a lock was requested, the key is locked even so.
-/// `locked`, which may be null, receives whether the transaction has it locked: if a lock was
-/// requested, this is false only where another transaction has it (FROND_SEMI_CONSISTENT).
+/// FROND_NOT_FOUND if there is no such key; if a lock was requested, the absent key is locked all
+/// the same. `locked`, which may be null, receives whether the transaction has locked the key: if a
+/// lock was requested, this is false only if another transaction has locked it
+/// (FROND_SEMI_CONSISTENT).
 #[api]
 fn frond_txn_read(
     txn: &frond_txn,
@@ -133,8 +134,8 @@ fn frond_txn_read(
 }
 
 /// Reads the values of many keys, with all options of a read. Without a lock, all values are of one
-/// snapshot. With a lock, all rows are locked first, in key order, and then read; so calls that
-/// lock the same rows, given in any order, wait for each other but do not deadlock.
+/// snapshot. With a lock, all rows are locked first, in key order, and then read. So calls that
+/// lock the same rows wait for each other but do not deadlock, whatever the order of their keys.
 ///
 /// `values` has `count` entries, and receives where each value lies in `memory`; they are valid
 /// until `memory` is used again. Null data means that there is no such row, or that another
@@ -150,7 +151,7 @@ fn frond_txn_read_many(
     values: &mut [Place<frond_bytes>],
     locked: Option<&mut [Place<bool>]>,
 ) -> Done {
-    // A row must not be locked and then not returned: all arguments are checked before.
+    // All arguments are checked first, so that no row is locked that could not be returned.
     let (options, keys) = (read_options(options)?, keys_of(keys)?);
     let mut rows = ManyRows::with(memory.apart_from(&keys));
     let read = txn.txn.get_many_into(&tree.0, &keys, &options, &mut rows);

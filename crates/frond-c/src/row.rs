@@ -28,8 +28,9 @@ pub struct frond_entry {
     /// Whether the program knows that the key is absent, so that frond_txn_insert_row does not look
     /// it up: for example, if it contains a number that only frond_tree_reserve gives out. A number
     /// that others may also choose themselves does not qualify, even if it was just reserved. If
-    /// this is the row's own entry, its entries that are not unique count as absent, too. If the
-    /// key does exist, a later deletion may bring the older value back, and the row count is wrong.
+    /// this is the row's own entry, the row's entries that are not unique count as absent, too. If
+    /// the key does exist, a later delete may bring the older value back, and the row count is
+    /// wrong.
     pub absent: bool,
 }
 
@@ -67,17 +68,18 @@ pub struct frond_change {
 }
 
 /// A conflict of a row: one of its unique entries already exists. That entry is locked as the call
-/// requested. Nothing else is: for an index entry, the row that it names is not locked.
+/// requested. Nothing else is locked; in particular, not the row that an existing index entry
+/// names.
 ///
-/// To continue with that row (ON DUPLICATE KEY UPDATE, REPLACE), read it by the key that the entry
-/// holds, with a lock of its own (frond_txn_read; `with_last`, if it may be released together with
-/// the entry). Then check that the row still has the entry: it may have been deleted or changed
-/// before it was locked.
+/// To continue with that row (ON DUPLICATE KEY UPDATE, REPLACE), read and lock it by the key that
+/// the entry holds (frond_txn_read; set `with_last` if both locks may be released together). Then
+/// check that the row still has the entry: it may have been deleted or changed before it was
+/// locked.
 #[repr(C)]
 pub struct frond_conflict {
     /// Index of the entry, from 0; -1 if there is no conflict.
     pub index: i64,
-    /// The value that is there; in an index, it tells which row has the entry.
+    /// The value of the existing entry; in an index, it identifies the row that has the entry.
     pub value: frond_buffer,
 }
 
@@ -93,21 +95,21 @@ pub(crate) fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Done {
     Ok(())
 }
 
-/// The lock of the entry that a conflict is with.
+/// The lock that a call takes on a conflicting entry.
 fn lock_of_conflict(row_lock: i32) -> Done<RowLock> {
     lock(row_lock)?.ok_or_else(|| misuse("the lock for conflicting rows is missing"))
 }
 
 /// Inserts a row. First looks up all its unique entries, in their order, and only then writes. Pass
-/// the row's own entry first. `conflict->index` is -1 on success. Otherwise it tells which entry
-/// exists already, and `conflict->value` what that holds; the existing entry is locked by
+/// the row's own entry first. `conflict->index` is -1 on success. Otherwise it is the index of the
+/// entry that already exists, and `conflict->value` is the value of that entry; it is locked with
 /// `row_lock` (FROND_SHARED, FROND_EXCLUSIVE), and nothing is written. Initialise the fields of
 /// `conflict->value` to 0.
 ///
-/// If the row's own entry is unique, entries that are not unique are taken to be absent with it and
-/// are not looked up, since they contain the row's key. Write a key that may exist already by
-/// itself (frond_txn_put). An entry that did exist may come back when the row is deleted, and the
-/// row count is wrong.
+/// If the row's own entry is unique and does not exist yet, its entries that are not unique are
+/// assumed not to exist either, and are not looked up, because they contain the row's key. If the
+/// key of an entry may already exist, write that entry separately (frond_txn_put): otherwise its
+/// older value may come back when the row is deleted, and the row count is wrong.
 #[api]
 fn frond_txn_insert_row(
     txn: &frond_txn,
@@ -156,10 +158,10 @@ fn frond_txn_delete_row(txn: &frond_txn, entries: &[frond_entry]) -> Done {
     Ok(txn.txn.delete_row(&row)?)
 }
 
-/// Releases what the last locking read has newly locked, for a row that is not wanted: the row, or
-/// the row that a cursor returned last, together with the entry that named it (`with_last` of
-/// frond_read_options), or all rows of frond_txn_read_many. Gaps that a cursor has locked stay
-/// locked.
+/// Releases the locks that the last locking read newly acquired, because its row is not wanted.
+/// These are the lock on the row, or on the row that a cursor returned last, together with that on
+/// the index entry that named it (`with_last` of frond_read_options), or on all rows of
+/// frond_txn_read_many. Gaps that a cursor has locked stay locked.
 #[api]
 fn frond_txn_unlock_last(txn: &frond_txn) -> Done {
     Ok(txn.txn.unlock_last()?)

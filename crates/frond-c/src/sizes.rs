@@ -4,8 +4,8 @@ use frond::stats::{DecodeStats, EncodeStats};
 
 use crate::{bytes::*, error::*, store::frond_tree};
 
-/// Sizes of a tree. Leaves hold each key once; a row that was deleted or overwritten stays in its
-/// leaf until the newer message that waits above reaches it.
+/// Sizes of a tree. Leaves hold each key once. A row that was deleted or overwritten stays in its
+/// leaf until the newer message, which waits in a node above, reaches the leaf.
 #[repr(C)]
 pub struct frond_sizes {
     /// Number of rows, as frond_tree_row_count returns it.
@@ -123,7 +123,8 @@ impl From<EncodeStats> for frond_encoded {
 }
 
 /// Returns the work done on a tree since the store was opened: costs and results of encoding, and
-/// what was decoded. Costs some forty loads. The counters are maintained per block, not per row.
+/// what was decoded. Costs about forty memory loads. The counters are maintained per block, not per
+/// row.
 #[api]
 fn frond_tree_work(tree: &frond_tree, work: &mut frond_work) {
     let stats = tree.0.stats();

@@ -6,7 +6,7 @@ use frond::Snapshot;
 
 use crate::{bytes::*, cursor::frond_cursor, error::*, store::*, txn::frond_txn};
 
-/// A snapshot of the store: what is read in it does not change.
+/// A snapshot: the state of the store after one commit. What is read in it never changes.
 pub struct frond_snapshot(pub(crate) Snapshot);
 
 /// A pointer to bytes that are stored elsewhere.
@@ -58,7 +58,7 @@ fn frond_snapshots(db: &frond_db, tell: frond_line, context: *mut c_void) -> Don
     tell_lines(tell, context, db.0.snapshots().into_iter().map(|one| one.name))
 }
 
-/// Opens a tree by the name that it had in the snapshot, even if its name is another one now.
+/// Opens a tree by the name that it had in the snapshot, even if it has another name now.
 #[api]
 fn frond_snapshot_tree_open(snapshot: &frond_snapshot, name: &str, tree: New<frond_tree>) -> Done {
     tree.give(frond_tree(snapshot.0.open_tree(name)?))
@@ -150,8 +150,8 @@ pub(crate) fn keys_of(keys: &[frond_bytes]) -> Done<Vec<&[u8]>> {
     keys.iter().map(|key| unsafe { list(key.data.cast::<u8>(), key.length, "a key") }).collect()
 }
 
-/// Reads many keys. Copies their values into memory, one after another, and writes where each lies
-/// to its place. Without keys, the memory may be null.
+/// Reads many keys. Copies their values into memory, one after another, and writes the position of
+/// each to its place. Without keys, the memory may be null.
 pub(crate) fn many(
     keys: &[frond_bytes],
     memory: Option<&mut frond_buffer>,
@@ -161,7 +161,7 @@ pub(crate) fn many(
     if keys.is_empty() {
         return Ok(());
     }
-    // Checked before anything is read or locked that could not be returned.
+    // Checked first, so that nothing is read or locked that could not be returned.
     let memory = memory.ok_or_else(|| misuse("`memory` is null"))?;
     let found = get(&keys_of(keys)?)?;
     let mut bytes = memory.take();
@@ -177,11 +177,11 @@ pub(crate) fn many(
     Ok(())
 }
 
-/// Takes the snapshot of the transaction's plain reads now, at its current place in the commit
-/// order: it includes all commits that have a number, also those that are not visible yet. Does not
-/// wait; the first read waits until they are visible. A transaction that has a snapshot keeps it.
-/// FRD-1001 at FROND_READ_COMMITTED and FROND_SERIALIZABLE, whose transactions have no snapshot.
-/// `seqno`, which may be null, receives the last commit that the snapshot shows.
+/// Takes the snapshot of the transaction's plain reads now, at the current position in the commit
+/// order: it includes all commits that have a number, even those that are not visible yet. This
+/// call does not wait; the first read waits until those commits are visible. A transaction that has
+/// a snapshot keeps it. FRD-1001 at FROND_READ_COMMITTED and FROND_SERIALIZABLE, whose transactions
+/// have no snapshot. `seqno`, which may be null, receives the last commit that the snapshot shows.
 #[api]
 fn frond_txn_take_snapshot(txn: &frond_txn, seqno: Option<&mut u64>) -> Done {
     set(seqno, txn.txn.take_snapshot()?.0)

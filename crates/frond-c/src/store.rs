@@ -1,4 +1,4 @@
-//! Opening and closing a store, its trees, and its statistics.
+//! Opening and closing a store; creating, opening, changing and listing its trees.
 
 use std::{
     ffi::{c_char, c_void},
@@ -49,7 +49,7 @@ pub struct frond_options {
     pub keep_log: u64,
     /// Callbacks for lock waits; null for none. Copied by frond_open.
     pub lock_hooks: *const frond_lock_hooks,
-    /// Merge operators of the program; null for none. Copied by frond_open.
+    /// User-defined merge operators; null for none. Copied by frond_open.
     pub operators: *const frond_operator,
     /// Number of `operators`.
     pub operators_count: usize,
@@ -62,12 +62,12 @@ pub struct frond_tree_options {
     pub size_class: i32,
     /// Whether keys are mostly inserted with a check that they are absent.
     pub unique: bool,
-    /// Bytes of the owner to store with the tree, up to 1 MiB; may be null.
+    /// Application data to store with the tree, up to 1 MiB; may be null.
     pub attributes: *const c_void,
     /// Length of `attributes` in bytes.
     pub attributes_length: usize,
     /// Layout of keys; null for none. If keys or values have a layout, rows are stored part by
-    /// part, each part in the form that takes least. Copied by the call that gets the options.
+    /// part, each part in its smallest encoding. Copied by the call that gets the options.
     pub key_parts: *const frond_part,
     /// Number of `key_parts`.
     pub key_parts_count: usize,
@@ -150,8 +150,8 @@ fn frond_open(path: &str, options: Option<&frond_options>, db: New<frond_db>) ->
 }
 
 /// Closes the store: all commits become durable, and the next open needs no recovery. The handle is
-/// released, also after an error. Other handles that are left fail with FRD-3204 when they write;
-/// they must still be released.
+/// released, also after an error. Handles that were not released before fail with FRD-3204 when
+/// they write; they must still be released.
 #[api]
 fn frond_close(db: Owned<frond_db>) -> Done {
     Ok(db.take().0.close()?)
@@ -188,8 +188,7 @@ pub(crate) fn tree_options(options: Option<&frond_tree_options>) -> Done<TreeOpt
 }
 
 /// Opens a tree, or creates it with these options if there is none of that name. FRD-1001 if the
-/// tree exists with other layouts, or is unique where the options are not, or the other way round.
-/// `options` may be null.
+/// existing tree has other layouts, or another value of `unique`. `options` may be null.
 #[api]
 fn frond_tree_ensure(
     db: &frond_db,
@@ -200,7 +199,7 @@ fn frond_tree_ensure(
     tree.give(frond_tree(db.0.tree(name, tree_options(options)?)?))
 }
 
-/// Creates a tree, which is synced when this returns; FRD-1005 if there is one of that name.
+/// Creates a tree. The tree is synced when this returns; FRD-1005 if there is one of that name.
 /// `options` may be null.
 #[api]
 fn frond_tree_create(
@@ -224,7 +223,7 @@ fn frond_tree_free(tree: Option<Owned<frond_tree>>) {
     drop(tree.map(Owned::take));
 }
 
-/// Drops a tree with all its rows. Waits for transactions that have locked rows of it.
+/// Drops a tree with all its rows. Waits for transactions that have locked rows of the tree.
 #[api]
 fn frond_tree_drop(db: &frond_db, name: &str) -> Done {
     Ok(db.0.drop_tree(name)?)
@@ -236,8 +235,8 @@ fn frond_tree_rename(db: &frond_db, from: &str, to: &str) -> Done {
     Ok(db.0.rename_tree(from, to)?)
 }
 
-/// Creates a tree with the current content of another one. Copies nothing; after that, changes of
-/// one do not affect the other.
+/// Creates a tree with the current content of another one. Copies nothing. Later changes of one do
+/// not affect the other.
 #[api]
 fn frond_tree_clone(db: &frond_db, from: &str, to: &str, tree: New<frond_tree>) -> Done {
     tree.give(frond_tree(db.0.clone_tree(from, to)?))
@@ -321,8 +320,9 @@ fn frond_each_tree(db: &frond_db, tell: frond_tree_told, context: *mut c_void) -
     Ok(())
 }
 
-/// Reports problems that opening met, which lost nothing but need attention: one sentence each,
-/// with its code (FRD-2105, FRD-1303, FRD-1304). Usually there are none.
+/// Reports problems that were found when the store was opened. They lost nothing, but need
+/// attention. Each is one sentence with a code (FRD-2105, FRD-1303, FRD-1304). Usually there are
+/// none.
 #[api]
 fn frond_warnings(db: &frond_db, tell: frond_line, context: *mut c_void) -> Done {
     tell_lines(tell, context, db.0.warnings().iter().cloned())

@@ -21,7 +21,8 @@ use crate::{
 /// was written last.
 pub struct frond_temporary(pub(crate) TemporaryTree);
 
-/// Creates a temporary tree, at once and without a name. `options` may be null.
+/// Creates a temporary tree, which has no name. It exists at once, and no rollback removes it.
+/// `options` may be null.
 #[api]
 fn frond_temporary_create(
     db: &frond_db,
@@ -38,7 +39,8 @@ fn frond_temporary_free(tree: Option<Owned<frond_temporary>>) {
     drop(tree.map(Owned::take));
 }
 
-/// Sets a value as part of a transaction, whose savepoints, statement and rollback undo it.
+/// Sets a value as part of a transaction: rolling back the transaction, its statement, or to a
+/// savepoint undoes it.
 #[api]
 fn frond_temporary_put(txn: &frond_txn, tree: &frond_temporary, key: &[u8], value: &[u8]) -> Done {
     Ok(tree.0.put(&txn.txn, key, value)?)
@@ -79,9 +81,9 @@ fn frond_temporary_merge(
     Ok(tree.0.merge(&txn.txn, key, operation, operand)?)
 }
 
-/// Deletes all rows from `from` up to, but not including, `to`: within a statement, those from
-/// before it. A null bound means from the first key, or to the last. `rows`, which may be null,
-/// receives the number of rows. If the call fails, no row was deleted.
+/// Deletes all rows from `from` up to, but not including, `to`. Within a statement, only rows
+/// written before it are deleted. A null bound means from the first key, or to the last. `rows`,
+/// which may be null, receives the number of rows. If the call fails, no row was deleted.
 #[api]
 fn frond_temporary_delete_range(
     txn: &frond_txn,
@@ -147,7 +149,7 @@ fn frond_temporary_scan(tree: &frond_temporary, range: Keys, cursor: New<frond_c
     cursor.give(frond_cursor::of_temporary(tree.0.clone(), range)?)
 }
 
-/// Removes all rows, unless a transaction that has written to the tree has not ended.
+/// Removes all rows. FRD-1001 if a transaction that has written to the tree has not ended.
 #[api]
 fn frond_temporary_clear(tree: &frond_temporary) -> Done {
     Ok(tree.0.clear()?)
@@ -205,8 +207,8 @@ fn frond_temporary_get_many(
     many(keys, memory, values, |keys| tree.0.get_many(keys))
 }
 
-/// Takes `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
-/// `least`, and is returned in `first`. No rollback returns the numbers.
+/// Reserves `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
+/// `least`, and is returned in `first`. A rollback does not release the numbers.
 #[api]
 fn frond_temporary_reserve(
     tree: &frond_temporary,
@@ -218,14 +220,15 @@ fn frond_temporary_reserve(
     set(first, tree.0.reserve(counter as usize, least, count)?.start)
 }
 
-/// Returns the next number of a counter, without taking it.
+/// Returns the next number of a counter, without reserving it.
 #[api]
 fn frond_temporary_next_number(tree: &frond_temporary, counter: u32, next: &mut u64) -> Done {
     set(next, tree.0.next_number(counter as usize)?)
 }
 
-/// Returns the number of rows. `exact`, which may be null, tells whether they were counted. If not,
-/// something was put or deleted without knowing whether it existed.
+/// Returns the number of rows. `exact`, which may be null, receives whether they were counted. If
+/// not, the number is an estimate, because something was put or deleted without knowing whether it
+/// existed.
 #[api]
 fn frond_temporary_row_count(
     tree: &frond_temporary,
@@ -236,8 +239,8 @@ fn frond_temporary_row_count(
 }
 
 /// Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
-/// they take; 0 rows only if there are none. A null bound means from the first key, or to the last.
-/// `data_bytes` may be null.
+/// they take. Returns 0 rows only if there are none. A null bound means from the first key, or to
+/// the last. `data_bytes` may be null.
 #[api]
 fn frond_temporary_estimate(
     tree: &frond_temporary,

@@ -1,4 +1,4 @@
-//! Transactions: many calls that are one change.
+//! Transactions: calls that take effect together or not at all.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ pub const FROND_READ_COMMITTED: i32 = 1;
 /// Plain reads see what was committed when the first of them started; writes and locking reads use
 /// the newest commit.
 pub const FROND_REPEATABLE_READ: i32 = 2;
-/// All reads see what was committed when the first of them started, and of two transactions that
-/// write one row the second fails with FRD-1107. This is the default.
+/// All reads see what was committed when the first of them started. If two transactions write the
+/// same row, the second fails with FRD-1107. This is the default.
 pub const FROND_SNAPSHOT: i32 = 3;
 /// Like FROND_REPEATABLE_READ, but each plain read locks what it reads.
 pub const FROND_SERIALIZABLE: i32 = 4;
@@ -25,7 +25,7 @@ pub const FROND_SHARED: i32 = 1;
 /// A read locks the row against everything but plain reads.
 pub const FROND_EXCLUSIVE: i32 = 2;
 
-/// If another transaction holds the row: wait, as long as the transaction's options say.
+/// If another transaction holds the row: wait, up to the transaction's lock timeout.
 pub const FROND_WAIT: i32 = 0;
 /// If another transaction holds the row (NOWAIT): fail with FRD-1105 at once.
 pub const FROND_NO_WAIT: i32 = 1;
@@ -40,7 +40,7 @@ pub const FROND_SEMI_CONSISTENT: i32 = 3;
 /// cursors are released.
 pub struct frond_txn {
     pub(crate) txn: Arc<Txn>,
-    /// Takes no locks, whatever its isolation level.
+    /// The transaction takes no locks, whatever its isolation level.
     pub(crate) is_read_only: bool,
 }
 
@@ -121,9 +121,9 @@ fn frond_txn_begin(db: &frond_db, wanted: Option<&frond_txn_options>, txn: New<f
 /// nothing is done.
 pub(crate) fn end(txn: Owned<frond_txn>) -> Done<Txn> {
     if Arc::strong_count(&txn.txn) > 1 {
-        return Err(misuse("the transaction has open cursors: free them before it ends"));
+        return Err(misuse("the transaction has open cursors: release them before it ends"));
     }
-    Arc::into_inner(txn.take().txn).ok_or_else(|| misuse("the transaction has cursors"))
+    Arc::into_inner(txn.take().txn).ok_or_else(|| misuse("the transaction has open cursors"))
 }
 
 /// Commits a transaction: makes everything that it has written visible to others atomically.
@@ -151,28 +151,29 @@ fn frond_txn_id(txn: Option<&frond_txn>) -> u64 {
     txn.map_or(0, |txn| txn.txn.id())
 }
 
-/// Tells whether an error has ended the transaction: a deadlock (FRD-1102), a conflict (FRD-1107),
-/// or an error after which what it had written was nowhere complete (a full disk, FRD-1301, may or
-/// may not be one). Then it is rolled back, others can go on, and its calls fail with FRD-1109;
-/// release the handle with frond_txn_rollback, as usual. After any other error the transaction goes
-/// on. True if `txn` is null.
+/// Returns whether an error has ended the transaction: a deadlock (FRD-1102), a conflict
+/// (FRD-1107), or an error that left its writes incomplete (a full disk, FRD-1301, may or may not
+/// do so). Such a transaction is rolled back, its locks are released, and its calls fail with
+/// FRD-1109; release the handle with frond_txn_rollback, as usual. After any other error the
+/// transaction continues. True if `txn` is null.
 #[api]
 fn frond_txn_is_over(txn: Option<&frond_txn>) -> bool {
     txn.is_none_or(|txn| txn.txn.is_over())
 }
 
-/// Sets how long later calls wait for locks, all those of a call together, in milliseconds. 0: a
-/// call that would have to wait fails with FRD-1101 at once; below 0: no limit. Overrides
-/// `lock_timeout_ms` of the transaction's options, for statements that set their own timeouts.
-/// Reads with a `wait_ms` use that. frond_txn_delete_range may take this long for each row.
+/// Sets how long each later call waits for locks in total, in milliseconds. 0: a call that would
+/// have to wait fails with FRD-1101 at once; below 0: no limit. Overrides `lock_timeout_ms` of the
+/// transaction's options, for statements that set their own timeouts. A read with its own `wait_ms`
+/// uses that instead. frond_txn_delete_range may wait this long for each row.
 #[api]
 fn frond_txn_set_lock_timeout(txn: &frond_txn, lock_timeout_ms: i64) {
     txn.txn.set_lock_timeout(lock_timeout(lock_timeout_ms));
 }
 
 /// Reads the value of a key, as the transaction sees it, into `value`. FROND_NOT_FOUND if there is
-/// no such key; with `row_lock`, the key is locked even so. With a lock the newest commit is read.
-/// At FROND_SERIALIZABLE, FROND_NO_LOCK means FROND_SHARED.
+/// no such key; if a lock was requested with `row_lock`, the absent key is locked all the same. A
+/// read with a lock sees the newest commit. At FROND_SERIALIZABLE, FROND_NO_LOCK means
+/// FROND_SHARED.
 #[api]
 fn frond_txn_get(
     txn: &frond_txn,
@@ -204,14 +205,14 @@ fn frond_txn_put(txn: &frond_txn, tree: &frond_tree, key: &[u8], value: &[u8]) -
     Ok(txn.txn.put(&tree.0, key, value)?)
 }
 
-/// Sets the value of a key that must not exist. FRD-1108 if it does; the transaction goes on.
+/// Sets the value of a key that must not exist. FRD-1108 if it does; the transaction continues.
 #[api]
 fn frond_txn_insert(txn: &frond_txn, tree: &frond_tree, key: &[u8], value: &[u8]) -> Done {
     Ok(txn.txn.insert(&tree.0, key, value)?)
 }
 
 /// Sets the value of a key that the caller knows to be absent, without looking it up: for example,
-/// of a row whose number was just reserved. If the key did exist, a later delete may bring the
+/// of a row whose number was just reserved. If the key does exist, a later delete may bring the
 /// older value back.
 #[api]
 fn frond_txn_put_absent(txn: &frond_txn, tree: &frond_tree, key: &[u8], value: &[u8]) -> Done {
@@ -228,11 +229,11 @@ fn frond_txn_delete(txn: &frond_txn, tree: &frond_tree, key: &[u8]) -> Done {
 /// transaction wrote before the statement. Null with length 0 means no bound. `rows`, which may be
 /// null, receives the number of rows. If the call fails, no row was deleted.
 ///
-/// Each row is locked as by frond_txn_delete; at FROND_REPEATABLE_READ and FROND_SERIALIZABLE so
-/// are the gaps between them. At FROND_SNAPSHOT a row that others have changed or deleted since the
-/// snapshot causes FRD-1107. The cost is that of its rows, one by one. Outside transactions,
-/// frond_batch_delete_range does it for the price of one row; to delete all rows of a tree, use
-/// frond_change_truncate.
+/// Each row is locked as by frond_txn_delete; at FROND_REPEATABLE_READ and FROND_SERIALIZABLE the
+/// gaps between the rows are locked, too. At FROND_SNAPSHOT, a row that others have changed or
+/// deleted since the snapshot causes FRD-1107. The call costs as much as deleting the rows one by
+/// one. Outside transactions, frond_batch_delete_range costs no more than deleting one row; to
+/// delete all rows of a tree, use frond_change_truncate.
 #[api]
 fn frond_txn_delete_range(
     txn: &frond_txn,
@@ -244,18 +245,19 @@ fn frond_txn_delete_range(
 }
 
 /// Sets the value of an existing row in a commit of its own, within the transaction: others see it
-/// at once, it is as durable as the transaction's commits, and no rollback undoes it. Meant for the
-/// next number of a sequence. FROND_NOT_FOUND if there is no such row: nothing was done; create it
+/// at once, it has the durability of the transaction, and no rollback undoes it. Meant for the next
+/// number of a sequence. FROND_NOT_FOUND if there is no such row: nothing was done; create the row
 /// with frond_put first. `seqno`, which may be null, receives the number of the commit.
 ///
-/// The call does not wait for transactions that have only read the row, under a shared lock, and
-/// they do not notice it; above all this is so for the transaction itself at FROND_SERIALIZABLE. It
-/// does wait for exclusive holders and writers, as any call of the transaction: deadlocks are
+/// The call neither waits for nor affects transactions that have only read the row under a shared
+/// lock. In particular, it does not wait for its own transaction at FROND_SERIALIZABLE. It does
+/// wait for exclusive holders and writers, like any call of the transaction: deadlocks are
 /// detected, and an interrupt ends it. The row is not locked afterwards.
 ///
-/// A snapshot still shows the old value. At FROND_SNAPSHOT, a transaction that has a snapshot and
-/// writes the row itself, this one included, gets FRD-1107. FRD-1001 if the transaction has written
-/// the row itself, or is read-only: use another transaction then.
+/// An existing snapshot still shows the old value. At FROND_SNAPSHOT, a transaction that has a
+/// snapshot and then writes the row itself, including this transaction, gets FRD-1107. FRD-1001 if
+/// the transaction has written the row before, or is read-only: use another transaction in that
+/// case.
 #[api]
 fn frond_txn_put_autonomous(
     txn: &frond_txn,
@@ -287,7 +289,7 @@ const _: () = assert!(
 );
 
 /// Folds an operand into a value without reading it. `operation` is FROND_ADD, …, or the number of
-/// an operator of the program (frond_operator).
+/// a user-defined operator (frond_operator).
 #[api]
 fn frond_txn_merge(
     txn: &frond_txn,
@@ -299,18 +301,18 @@ fn frond_txn_merge(
     Ok(txn.txn.merge(&tree.0, key, operation, operand)?)
 }
 
-/// Starts a statement, which ends where the next one starts. It can be rolled back as a whole.
-/// Scans that start in it see what the transaction had written before it, so it never meets its own
-/// writes. Reads of single rows see everything.
+/// Starts a statement, which ends where the next one starts. A statement can be rolled back as a
+/// whole. Of the transaction's own writes, scans that start in a statement see only those from
+/// before it, so a statement never meets its own writes. Reads of single rows see all writes.
 #[api]
 fn frond_txn_begin_statement(txn: &frond_txn) -> Done {
     Ok(txn.txn.begin_statement()?)
 }
 
-/// Starts a statement inside the current one, such as a statement of a function or a trigger: scans
-/// that start in it see what the transaction wrote before it. frond_txn_rollback_statement still
-/// rolls back the outer statement with everything inside it, and at FROND_READ_COMMITTED plain
-/// reads keep the outer statement's snapshot. Substatements nest; end each with
+/// Starts a statement inside the current one, such as a statement of a function or a trigger. Scans
+/// that start in it see what the transaction had written before it. frond_txn_rollback_statement
+/// still rolls back the outer statement with everything inside it, and at FROND_READ_COMMITTED
+/// plain reads keep the outer statement's snapshot. Substatements nest; end each with
 /// frond_txn_end_substatement. FRD-1001 outside of a statement.
 #[api]
 fn frond_txn_begin_substatement(txn: &frond_txn) -> Done {
@@ -327,14 +329,14 @@ fn frond_txn_end_substatement(txn: &frond_txn) -> Done {
 
 /// Releases the snapshot of a statement's plain reads at FROND_READ_COMMITTED. Meant for sessions
 /// that stay idle within a transaction, since the store must keep what others change for as long as
-/// the snapshot exists. Scans go on, and the statement can still be rolled back.
+/// the snapshot exists. Open scans continue, and the statement can still be rolled back.
 #[api]
 fn frond_txn_end_statement(txn: &frond_txn) -> Done {
     Ok(txn.txn.end_statement()?)
 }
 
-/// Rolls back what was written since the statement started, and forgets savepoints that were set in
-/// it. Costs time proportional to what is rolled back. Rows stay locked.
+/// Rolls back what was written since the statement started, and discards savepoints that were set
+/// in it. Costs time proportional to what is rolled back. Rows stay locked.
 #[api]
 fn frond_txn_rollback_statement(txn: &frond_txn) -> Done {
     Ok(txn.txn.rollback_statement()?)
@@ -346,14 +348,14 @@ fn frond_txn_savepoint(txn: &mut frond_txn, number: &mut u64) -> Done {
     set(number, txn.txn.savepoint()?.number())
 }
 
-/// Rolls back what was written since a savepoint, which stays. Costs time proportional to what is
-/// rolled back. Rows stay locked.
+/// Rolls back what was written since a savepoint; the savepoint stays. Costs time proportional to
+/// what is rolled back. Rows stay locked.
 #[api]
 fn frond_txn_rollback_to(txn: &mut frond_txn, number: u64) -> Done {
     Ok(txn.txn.rollback_to(&txn.txn.savepoint_of(number))?)
 }
 
-/// Forgets a savepoint, and those set after it; what was written stays.
+/// Discards a savepoint, and those set after it; what was written stays.
 #[api]
 fn frond_txn_release(txn: &mut frond_txn, number: u64) -> Done {
     Ok(txn.txn.release(&txn.txn.savepoint_of(number))?)

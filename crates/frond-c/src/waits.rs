@@ -10,7 +10,7 @@ use frond::{
 
 use crate::{bytes::*, error::*, store::frond_db, txn::frond_txn};
 
-/// An interrupter: cancels one transaction, or all operations that it was set on, from any thread.
+/// An interrupter cancels one transaction, or all operations that it was set on, from any thread.
 /// It may outlive them.
 pub struct frond_interrupter(pub(crate) Interrupter);
 
@@ -23,18 +23,18 @@ fn frond_txn_interrupter(txn: &frond_txn, interrupter: New<frond_interrupter>) -
 
 /// Interrupts a transaction: its current call ends with FRD-1106 if it waits or scans rows, and so
 /// do all later calls until frond_txn_clear_interrupt. Other operations that the interrupter was
-/// set on (frond_cursor_set_interrupter and others) end likewise. Never waits; does nothing if the
-/// transaction is over. Null is allowed.
+/// set on (frond_cursor_set_interrupter and others) end likewise. The call never waits; it does
+/// nothing if the transaction is over. Null is allowed.
 #[api]
 fn frond_interrupt(interrupter: Option<&frond_interrupter>) {
     interrupter.inspect(|given| given.0.interrupt());
 }
 
-/// Makes an interrupter that belongs to no transaction (frond_interrupter_new) cancel this one,
-/// from now on until the transaction ends. It is meant for a session, which calls this for each of
-/// its transactions in turn; the interrupter cancels only the last of them. If it was interrupted
-/// before and not cleared since, the transaction is interrupted at once; frond_interrupter_clear
-/// lets it go on.
+/// Sets an interrupter that belongs to no transaction (frond_interrupter_new) on this transaction,
+/// until the transaction ends. Meant for a session, which calls this for each of its transactions
+/// in turn; the interrupter cancels only the last of them. If the interrupter has an interrupt that
+/// was not cleared, the transaction is interrupted at once; frond_interrupter_clear lets it
+/// continue.
 #[api]
 fn frond_txn_set_interrupter(txn: &frond_txn, interrupter: &frond_interrupter) -> Done {
     Ok(txn.txn.set_interrupter(&interrupter.0)?)
@@ -46,7 +46,7 @@ fn frond_interrupter_free(interrupter: Option<Owned<frond_interrupter>>) {
     drop(interrupter.map(Owned::take));
 }
 
-/// Clears the interrupt of a transaction, so that its calls can go on.
+/// Clears the interrupt of a transaction, so that its calls work again.
 #[api]
 fn frond_txn_clear_interrupt(txn: &frond_txn) {
     txn.txn.clear_interrupt();
@@ -74,14 +74,14 @@ fn frond_party_interrupt(party: Option<&frond_party>) {
 }
 
 /// Callbacks for lock waits; each may be null. They are called by waiting threads, several at once,
-/// and may call nothing of the library but the frond_party calls. The transactions passed to them
-/// may have ended meanwhile.
+/// and may call no functions of the library except those of frond_party. The transactions passed to
+/// them may have ended meanwhile.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct frond_lock_hooks {
     /// Passed to each callback.
     pub context: *mut c_void,
-    /// Called when `waiter` is about to sleep until `holder` has ended; once for each holder.
+    /// Called when `waiter` is about to wait until `holder` has ended, once for each holder.
     // SAFETY: where it is called, both parties are valid until it returns.
     pub on_wait: Option<
         unsafe extern "C" fn(
@@ -100,7 +100,7 @@ pub struct frond_lock_hooks {
             b: *const frond_party,
         ) -> u64,
     >,
-    /// Tells whether the gap lock of `holder` conflicts with an insert of `inserter`. It does not
+    /// Returns whether the gap lock of `holder` conflicts with an insert of `inserter`. It need not
     /// if the order of the two is settled elsewhere.
     // SAFETY: as above.
     pub needs_order: Option<

@@ -4,27 +4,27 @@ use std::ffi::{c_char, c_void};
 
 use crate::{bytes::*, error::*, store::*};
 
-/// Duration of commits, from the call to its return. If commits wait for no disk, about one in
-/// sixteen is timed.
+/// Duration of commits, from the call to its return. If commits do not wait for the disk, about one
+/// in sixteen is timed.
 pub const FROND_COMMITS: i32 = 1;
 /// Duration of commits' waits for a sync of the log; only commits that waited count.
 pub const FROND_SYNC_WAITS: i32 = 2;
 /// Duration of calls' waits for locks; only calls that waited count.
 pub const FROND_LOCK_WAITS: i32 = 3;
 
-/// Reports what currently holds locks or a snapshot, one line each, longest first: for how long,
-/// how much it has written, and as of which commit it reads. Includes snapshots that belong to no
-/// transaction. A transaction that holds neither, because it has done nothing yet or is between two
-/// statements at FROND_READ_COMMITTED, is not reported.
+/// Reports the current holders of locks or snapshots, one line each, longest first: how long they
+/// have held them, how much they have written, and the commit whose state they read. Includes
+/// snapshots that belong to no transaction. A transaction that holds neither, because it has done
+/// nothing yet or is between two statements at FROND_READ_COMMITTED, is not reported.
 #[api]
 fn frond_transactions(db: &frond_db, tell: frond_line, context: *mut c_void) -> Done {
     tell_lines(tell, context, db.0.transactions().iter().map(ToString::to_string))
 }
 
 /// Reports the calls that currently wait for locks, one line each: the waiter, the tree, the start
-/// of the key (in quotes), and the holder. Other waits are not reported: for batches that are being
-/// committed before a transaction's first lock, for background work that has fallen behind, and for
-/// space in memory, in the log or on disk.
+/// of the key (in quotes), and the holder. Other waits are not reported: waits of a transaction,
+/// before its first lock, for batches that are being committed; waits for background work that
+/// cannot keep up; and waits for space in memory, in the log or on disk.
 #[api]
 fn frond_lock_waits(db: &frond_db, tell: frond_line, context: *mut c_void) -> Done {
     tell_lines(tell, context, db.0.lock_waits().iter().map(ToString::to_string))
@@ -63,10 +63,10 @@ fn frond_stats(db: &frond_db, tell: frond_number, context: *mut c_void) -> Done 
     Ok(())
 }
 
-/// Returns latencies since the store was opened; `what` is FROND_COMMITS, …. `count` receives how
-/// many were timed. `nanos` receives the time that `per_mille` of a thousand of them did not
-/// exceed, at most an eighth too long: 500 asks for the median, 1000 for the longest. Both may be
-/// null.
+/// Returns latencies since the store was opened; `what` is FROND_COMMITS, …. `count` receives the
+/// number of operations that were timed. `nanos` receives the time that `per_mille` of a thousand
+/// of them did not exceed, at most an eighth too long: 500 asks for the median, 1000 for the
+/// longest. Both may be null.
 #[api]
 fn frond_times(
     db: &frond_db,
@@ -83,7 +83,7 @@ fn frond_times(
         other => return Err(misuse(format!("unknown latency histogram {other}"))),
     };
     if per_mille > 1000 {
-        return Err(misuse(format!("{per_mille} of a thousand")));
+        return Err(misuse(format!("`per_mille` is {per_mille}, more than 1000")));
     }
     set(count, times.count())?;
     set(nanos, u64::try_from(times.per_mille(per_mille).as_nanos()).unwrap_or(u64::MAX))

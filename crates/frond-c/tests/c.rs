@@ -1,6 +1,6 @@
-//! Tests of the API from C: a program that runs a server's workflow, and others. They are compiled
-//! with all warnings as errors, and run plain, under AddressSanitizer with its leak check, and
-//! under valgrind; one is also compiled as C++.
+//! Tests of the API with programs in C, one of which runs a server's workflow. The programs are
+//! compiled with all warnings as errors, and run plain, under AddressSanitizer with its leak check,
+//! and under valgrind; one is also compiled as C++.
 //!
 //! If a tool is missing, a test fails and says what to install: a test that passed without running
 //! would prove nothing.
@@ -13,7 +13,7 @@ use std::{
 // The programs link the library that cargo builds next to this crate's.
 use frond_c as _;
 
-/// The directory where cargo puts libfrond_c.so, that of this program.
+/// The directory in which cargo puts libfrond_c.so: that of this test program.
 fn libraries() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     own.parent().unwrap().to_owned()
@@ -136,8 +136,8 @@ fn indexes_are_built_concurrently_with_writers() {
 }
 
 /// The parameters that may be null, by function (`*`: all) and name, as the header says. Bytes may
-/// be null only with length 0, and here they have length 1: a failed allocation must not look like
-/// no bytes.
+/// be null only with length 0. Here they have length 1, because a failed allocation must not be
+/// taken for an empty string.
 const MAY_BE_NULL: &[(&str, &[&str])] = &[
     ("*", &["error", "context", "cookie", "options", "wanted", "seqno"]),
     ("frond_backup", &["info"]),
@@ -201,8 +201,8 @@ fn functions(header: &str) -> Vec<Function> {
     made.collect()
 }
 
-/// The calls of nulls.c, from frond.h, so that a new function is included; nulls.c does not compile
-/// if it has no argument for it.
+/// Generates the calls of nulls.c from frond.h, so that a new function is included. nulls.c does
+/// not compile if it has no argument for a function.
 fn sweep(header: &str) -> String {
     let is_callback = |of: &str| header.contains(&format!("typedef void (*{of})("));
     let is_handle = |of: &str| header.contains(&format!("typedef struct {of} {of};"));
@@ -288,7 +288,7 @@ fn documented(language: &str) -> Vec<String> {
 }
 
 /// Tests the example of docs/c-api.md, and the header in C++. A second run finds what the first has
-/// made, and no argument is an error that the example reports itself.
+/// made; without an argument the example reports an error itself.
 #[test]
 fn the_example_runs_twice() {
     for (compiler, flags) in [
@@ -326,7 +326,8 @@ fn run_in_valgrind(program: PathBuf, dir: &Path, rows: u32) {
         "--show-leak-kinds=definite",
         "--errors-for-leak-kinds=definite",
         "--error-exitcode=9",
-        // valgrind runs one thread at a time: each gets its turn, however busy the machine is.
+        // valgrind runs one thread at a time; with this option each thread gets its turn, however
+        // busy the machine is.
         "--fair-sched=try",
     ]);
     run(valgrind.arg(program), dir, rows);
@@ -357,7 +358,7 @@ fn nulls_program_passes_under_valgrind() {
 }
 
 /// Runs the commands of docs/c-api.md twice in the same directories, as they are written: they
-/// install the library, and compile and run the example with the shared and the static one.
+/// install the library, and compile and run the example with the shared and the static library.
 #[test]
 fn the_documented_commands_install_and_link_the_library() {
     let home = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use syn::Item;
 
-/// A module with those inside it, and functions of the API as they are in C.
+/// The items of a module and of the modules inside it, with `#[api]` functions expanded to C.
 fn expanded(file: &Path) -> Vec<Item> {
     let mut items = syn::parse_file(&std::fs::read_to_string(file).unwrap()).unwrap().items;
     for item in &mut items {
@@ -50,7 +50,7 @@ fn made() -> String {
 }
 
 #[test]
-fn the_header_is_that_of_the_sources() {
+fn the_header_matches_the_sources() {
     let (made, place) = (made(), Path::new(env!("CARGO_MANIFEST_DIR")).join("include/frond.h"));
     if std::env::var_os("FROND_WRITE_HEADER").is_some() {
         std::fs::write(&place, &made).unwrap();
@@ -58,7 +58,7 @@ fn the_header_is_that_of_the_sources() {
     let kept = std::fs::read_to_string(&place).unwrap_or_default();
     assert!(
         kept == made,
-        "include/frond.h is not of these sources: run this with FROND_WRITE_HEADER=1"
+        "include/frond.h is out of date: run this test with FROND_WRITE_HEADER=1"
     );
 }
 
@@ -79,5 +79,5 @@ fn every_constant_is_in_the_header() {
             constants += 1;
         }
     }
-    assert!(constants > 30, "{constants} constants: the sources are elsewhere");
+    assert!(constants > 30, "{constants} constants: the sources were not found");
 }

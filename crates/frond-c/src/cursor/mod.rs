@@ -16,8 +16,8 @@ use walk::{OwnedCursor, OwnedTemporary, Seek, Walk, with};
 
 use crate::{bytes::*, error::*, read_as::*, store::frond_tree, txn::*};
 
-/// Rows of the first batch if the caller does not say, and the maximum of later ones. The first has
-/// as many as the engine fetches at once, so they are returned without a copy.
+/// Rows of the first batch if the caller does not choose, and the maximum of later ones. The first
+/// batch has as many rows as the engine fetches at once, so they are returned without a copy.
 const FIRST_ROWS: usize = 16;
 const ROWS_MAX: usize = 2048;
 /// A batch ends after the row that reaches this many bytes.
@@ -29,7 +29,7 @@ pub struct frond_cursor {
     batch: Batch,
     /// The direction of the batch.
     forward: bool,
-    /// Rows of the next batch if the caller does not say.
+    /// Rows of the next batch if the caller does not choose.
     next_rows: usize,
     /// The walk locks each row it reads, so it must not read ahead.
     locks: bool,
@@ -111,8 +111,9 @@ impl frond_cursor {
         }
     }
 
-    /// Fetches a batch. An error after some rows is returned by the next call in this direction;
-    /// but at once if it ended the transaction, since those rows are no longer locked.
+    /// Fetches a batch. An error after some rows is returned by the next call in this direction. An
+    /// error that ended the transaction is returned at once, because those rows are no longer
+    /// locked.
     fn fetch(&mut self, forward: bool, wanted: usize) -> Done {
         let Self { walk, batch, next_rows, locks, met, .. } = self;
         batch.clear();
@@ -196,8 +197,8 @@ impl frond_cursor {
     }
 }
 
-/// Opens a cursor over the keys from `from` up to, but not including, `to`, before its first row. A
-/// null bound means from the first key, or to the last. It sees what is committed now.
+/// Opens a cursor over the keys from `from` up to, but not including, `to`, positioned before its
+/// first row. A null bound means from the first key, or to the last. It sees what is committed now.
 #[api]
 fn frond_scan(tree: &frond_tree, range: Keys, cursor: New<frond_cursor>) -> Done {
     cursor.give(frond_cursor::plain(tree.0.scan(range)?))
@@ -234,9 +235,10 @@ fn frond_txn_read_range(
 }
 
 /// Locks the row that the cursor returned last, as the cursor locks rows, and reads its latest
-/// version: `rows` receives this row only. Meant for a row that is wanted and not `locked`.
-/// FROND_NOT_FOUND if it was deleted; it is locked even so. Waits for the holder of the row for
-/// `wait_ms` milliseconds; below 0, as long as the cursor does. The cursor stays where it is.
+/// version: `rows` receives this row only. Meant for a row that is wanted but is not `locked`.
+/// FROND_NOT_FOUND if it was deleted; its key is locked all the same. Waits for the holder of the
+/// row for `wait_ms` milliseconds; below 0, for as long as the cursor waits. The cursor stays where
+/// it is.
 #[api]
 fn frond_cursor_relock(cursor: &mut frond_cursor, wait_ms: i64, rows: &mut frond_rows) -> Done {
     let locked = cursor.relock(wait(wait_ms));
@@ -246,15 +248,17 @@ fn frond_cursor_relock(cursor: &mut frond_cursor, wait_ms: i64, rows: &mut frond
 /// Returns the next rows, up to `rows_max`. With 0, the cursor chooses: a few at first and then
 /// more, or one at a time if it locks rows. FROND_NOT_FOUND after the last row.
 ///
-/// The cursor then stands on the last of these rows: if frond_cursor_prev is called next, it begins
-/// with the row below that one. After FROND_NOT_FOUND it stands after the last row.
+/// The cursor is then positioned on the last of these rows: if frond_cursor_prev is called next, it
+/// starts with the row below that one. After FROND_NOT_FOUND the cursor is positioned after the
+/// last row.
 ///
-/// After an error the cursor stays where it was. An error that comes after some rows is returned by
-/// the next call in this direction, after these rows; but at once if it has ended the transaction.
+/// After an error the cursor stays where it was. If some rows were fetched before the error, they
+/// are returned now, and the next call in this direction returns the error. An error that has ended
+/// the transaction is returned at once, without the rows.
 ///
-/// The rows are as of this call: if the transaction itself changes or deletes one of them later,
-/// the batch still has it as it was. A scan that may delete rows ahead of itself must ask for one
-/// row per call, or call frond_cursor_is_current before it uses a row.
+/// The rows are as they were at this call: if the transaction itself changes or deletes one of them
+/// later, the batch still has the old row. A scan that may delete rows ahead of its position must
+/// ask for one row per call, or call frond_cursor_is_current before it uses a row.
 #[api]
 fn frond_cursor_next(cursor: &mut frond_cursor, rows_max: usize, rows: &mut frond_rows) -> Done {
     let fetched = cursor.fetch(true, rows_max);
@@ -268,7 +272,7 @@ fn frond_cursor_prev(cursor: &mut frond_cursor, rows_max: usize, rows: &mut fron
     cursor.give(fetched, rows)
 }
 
-/// Tells whether the cursor would still return a row of its last batch (`row`: 0 is the first).
+/// Returns whether the cursor would still return a row of its last batch (`row`: 0 is the first).
 /// Call it before using a row of a batch that was fetched earlier.
 ///
 /// A row is no longer current if, since the batch was fetched, the transaction has deleted it, has
@@ -277,9 +281,10 @@ fn frond_cursor_prev(cursor: &mut frond_cursor, rows_max: usize, rows: &mut fron
 /// (for frond_cursor_prev, to that key itself), and fetch again.
 ///
 /// A scan does not show what the transaction has changed or put since the scan, or its statement,
-/// started, however its batches are fetched: a changed row is current, as it was. Rows of a cursor
-/// that belongs to no transaction are always current. While the transaction has written nothing to
-/// the tree since the batch was fetched, this costs one look at a counter. The batch stays valid.
+/// started, however its batches are fetched: a changed row is current, and has its old value. Rows
+/// of a cursor that belongs to no transaction are always current. While the transaction has written
+/// nothing to the tree since the batch was fetched, this call only reads a counter. The batch stays
+/// valid.
 #[api]
 fn frond_cursor_is_current(cursor: &frond_cursor, row: usize, is_current: &mut bool) -> Done {
     *is_current = false;
@@ -288,8 +293,8 @@ fn frond_cursor_is_current(cursor: &frond_cursor, row: usize, is_current: &mut b
 
 /// Moves the cursor to another range of its tree, before the first row there: from `from` up to,
 /// but not including, `to`. A null bound means from the first key, or to the last. What it sees and
-/// locks is as before; this costs less than another cursor. FRD-1001 for a cursor that belongs to
-/// no transaction.
+/// locks does not change. This costs less than opening another cursor. FRD-1001 for a cursor that
+/// belongs to no transaction.
 #[api]
 fn frond_cursor_range(cursor: &mut frond_cursor, range: Keys) -> Done {
     cursor.set_range(range)

@@ -30,7 +30,8 @@ self_cell::self_cell!(
     }
 );
 
-/// Does one thing with the engine's cursor, or another if that belongs to nothing.
+/// Evaluates an expression with the engine's cursor, or another expression if the cursor belongs to
+/// neither a transaction nor a temporary tree.
 macro_rules! with {
     ($walk:expr, $cursor:ident => $does:expr) => {
         with!($walk, $cursor => $does, $cursor => $does)
@@ -73,7 +74,7 @@ impl Walk {
                 Ok(row.map(|(key, value)| Place { locked: true, ..take(key, value) }))
             }),
             Self::Plain(_) | Self::OfTemporary(_) => {
-                Err(misuse("the cursor takes no locks, so it cannot lock a row again"))
+                Err(misuse("the cursor takes no locks, so it cannot lock a row"))
             }
         }
     }

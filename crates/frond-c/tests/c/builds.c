@@ -220,7 +220,7 @@ static void assert_consistent(void)
     frond_buffer_free(&found);
 }
 
-static void build_beside_a_writer(void)
+static void build_concurrently_with_a_writer(void)
 {
     frond_tree_options options[2];
     frond_index_build *build, *other;
@@ -265,7 +265,7 @@ static void build_beside_a_writer(void)
 }
 
 /* Two rows have the same unique key: in the base, and in a round. Then a build is abandoned. */
-static void what_cannot_be_unique(void)
+static void duplicates_end_a_unique_build(void)
 {
     static const char *const name = "rows by serial number, once more";
     word twice = row_of(1, 77777777);
@@ -312,7 +312,7 @@ static void count_line(void *context, const char *text, size_t length)
 }
 
 /* Interrupts end long operations. */
-static void stop_it(void)
+static void interrupts_end_long_operations(void)
 {
     frond_interrupter *stop;
     frond_progress *progress;
@@ -407,9 +407,9 @@ int main(int count, char **arguments)
         word key = key_of(i), row = row_of(i, i);
         MUST(frond_put(rows, key.text, 4, row.text, 10, &error));
     }
-    build_beside_a_writer();
-    what_cannot_be_unique();
-    stop_it();
+    build_concurrently_with_a_writer();
+    duplicates_end_a_unique_build();
+    interrupts_end_long_operations();
     frond_tree_free(rows);
     MUST(frond_close(db, &error));
     return 0;

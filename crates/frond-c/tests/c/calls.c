@@ -369,7 +369,7 @@ static void own_tree(void)
 }
 
 /* A load of a unique tree reports the duplicate key. */
-static void twice(void)
+static void duplicate_key_in_a_load(void)
 {
     enum { TWICE = 1104 };
     frond_load *load;
@@ -403,7 +403,7 @@ static void keep_row(void *context, const uint8_t *key, size_t key_length, const
 }
 
 /* A load of a unique tree reports the duplicate row. */
-static void load_twice(void)
+static void duplicate_row_in_a_load(void)
 {
     enum { DUPLICATE = 1104 };
     char told[16] = "";
@@ -732,8 +732,8 @@ int main(int count, char **arguments)
     statements_within();
     own_rows();
     own_tree();
-    twice();
-    load_twice();
+    duplicate_key_in_a_load();
+    duplicate_row_in_a_load();
     fill();
     changes();
     keys_in_buffers();

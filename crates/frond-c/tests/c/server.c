@@ -187,7 +187,7 @@ static void is_live(void *context, const frond_live *live)
     ++*(int *)context;
 }
 
-static void was_in_circle(void *context, const frond_deadlocked *one)
+static void was_in_deadlock(void *context, const frond_deadlocked *one)
 {
     CHECK(one->writes == 1 && one->is_victim == (one->tag == 22));
     CHECK(is_on(&one->lock, one->tag == 22 ? 1 : 2, FROND_EXCLUSIVE));
@@ -202,7 +202,7 @@ static void fields_of_locks(void)
     uint64_t at = 0;
     pthread_t thread;
     id_key first = key_of(1), second = key_of(2);
-    GIVES(FROND_NOT_FOUND, frond_each_deadlocked(db, was_in_circle, &told, &at, &error));
+    GIVES(FROND_NOT_FOUND, frond_each_deadlocked(db, was_in_deadlock, &told, &at, &error));
     frond_txn *holder = begin(FROND_SNAPSHOT, 21);
     waiting session = {begin(FROND_SNAPSHOT, 22), 0};
     MUST(frond_txn_put(holder, rows, first.bytes, 8, "mine", 4, &error));
@@ -215,7 +215,7 @@ static void fields_of_locks(void)
     CHECK(told == 2);
     MUST(frond_txn_put(holder, rows, second.bytes, 8, "mine", 4, &error));
     CHECK(pthread_join(thread, NULL) == 0 && session.outcome == DEADLOCK);
-    MUST(frond_each_deadlocked(db, was_in_circle, &told, &at, &error));
+    MUST(frond_each_deadlocked(db, was_in_deadlock, &told, &at, &error));
     CHECK(told == 4 && at > 0);
     MUST(frond_each_wait(db, waits_for_21, &told, &error));
     CHECK(told == 4);
@@ -494,7 +494,7 @@ static void kill_a_session(void)
 }
 
 /* Snapshots, and reads of many keys. */
-static void moments(frond_tree *index)
+static void snapshots_and_many_keys(frond_tree *index)
 {
     enum { KEYS = 5 };
     frond_snapshot *snapshot;
@@ -570,7 +570,7 @@ int main(int count, char **arguments)
     kill_a_session();
     watch(1);
     fields_of_locks();
-    moments(index);
+    snapshots_and_many_keys(index);
     parts_and_statements();
     layouts_that_change();
     temporary();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A key that had to be new, and what it conflicts with
+/// A key that had to be new but already exists, and what it conflicts with
 /// ([`Error::DuplicateKey`](crate::Error::DuplicateKey)).
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -49,7 +49,7 @@ pub enum Duplicate {
         /// The key of the other row.
         row: Vec<u8>,
     },
-    /// Rows have the same bytes in an index that was to be unique (FRD-1114). It was not built.
+    /// Two rows have the same bytes in an index that was to be unique (FRD-1114). It was not built.
     #[error(
         "FRD-1114 duplicate keys in table \"{table}\": the unique index \"{index}\" was not built"
     )]

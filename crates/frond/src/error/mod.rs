@@ -46,7 +46,7 @@ pub enum Error {
     #[error("FRD-1001 {0}")]
     InvalidArgument(String),
     /// A key is longer than [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) (FRD-1002).
-    #[error("FRD-1002 key of {bytes} bytes; keys may have up to {max}")]
+    #[error("FRD-1002 the key has {bytes} bytes; a key can have at most {max}")]
     KeyTooLong {
         /// The given length.
         bytes: usize,
@@ -54,7 +54,7 @@ pub enum Error {
         max: usize,
     },
     /// A value is longer than [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) (FRD-1003).
-    #[error("FRD-1003 value of {bytes} bytes; values may have up to {max}")]
+    #[error("FRD-1003 the value has {bytes} bytes; a value can have at most {max}")]
     ValueTooLong {
         /// The given length.
         bytes: usize,
@@ -89,7 +89,7 @@ pub enum Error {
         /// The key, if a row was to be locked.
         key: Option<KeyStart>,
     },
-    /// Another holds the lock, and the call must not wait (FRD-1105). Nothing of it was done.
+    /// Another transaction holds the lock, and the call must not wait (FRD-1105). Nothing was done.
     #[error("FRD-1105 {what} of tree \"{tree}\" is locked by {holder}")]
     LockBusy {
         /// The tree.
@@ -104,9 +104,10 @@ pub enum Error {
     /// The call was interrupted (FRD-1106). Nothing of it was done.
     #[error("FRD-1106 interrupted; the call had no effect")]
     Interrupted,
-    /// Another committed a row since this one's snapshot (FRD-1107): this one is rolled back.
+    /// Another transaction has changed a row since this transaction's snapshot (FRD-1107): this
+    /// transaction is rolled back.
     #[error(
-        "FRD-1107 conflict: another transaction committed a row of tree \"{tree}\" after this one's snapshot; this one was rolled back: retry it"
+        "FRD-1107 conflict: another transaction changed a row of tree \"{tree}\" after this transaction's snapshot; this transaction was rolled back: retry in a new transaction"
     )]
     Conflict {
         /// The tree.
@@ -117,7 +118,7 @@ pub enum Error {
     /// The transaction was ended by a deadlock, by a conflict, or because it could not be spilled
     /// (FRD-1109): everything is rolled back. A temporary tree that could not be spilled is lost.
     #[error(
-        "FRD-1109 this transaction or temporary tree has ended, and its changes are undone: an earlier call returned the reason; begin a new one"
+        "FRD-1109 this transaction or temporary tree has ended, and its changes were rolled back; an earlier call returned the reason: start a new one"
     )]
     TxnEnded,
     /// No transaction is prepared under this name (FRD-1110).
@@ -130,7 +131,7 @@ pub enum Error {
     XidExists(Xid),
     /// The transaction prepared under this name is in use by another session (FRD-1112).
     #[error(
-        "FRD-1112 the prepared transaction {0} belongs to another session; end or detach it there"
+        "FRD-1112 the prepared transaction {0} is attached to another session; end or detach it there"
     )]
     XidBusy(Xid),
     /// In-doubt transactions leave no space to prepare this one (FRD-1115).
@@ -145,7 +146,7 @@ pub enum Error {
         /// What imposes the maximum.
         limit: &'static str,
     },
-    /// Locks on rows read and not written use all their memory (FRD-1116). Nothing was done.
+    /// Locks on rows that were only read use all the memory for them (FRD-1116). Nothing was done.
     #[error(
         "FRD-1116 no memory for another row lock on tree \"{tree}\": transactions hold too many locks on rows that they only read; the call had no effect: lock fewer rows, end other transactions, or give the store a larger cache"
     )]
@@ -153,7 +154,7 @@ pub enum Error {
         /// The tree of the row.
         tree: String,
     },
-    /// A key that had to be new exists already: what it conflicts with.
+    /// A key that had to be new already exists; the variant says what it conflicts with.
     #[error(transparent)]
     DuplicateKey(#[from] Duplicate),
     /// The function of an index failed for a row (FRD-1117). Nothing was written.
@@ -202,7 +203,7 @@ pub enum Error {
         wanted: u64,
         /// The oldest seqno that is still there.
         oldest: u64,
-        /// "the log does not hold it any more", or what of it was freed.
+        /// "the log does not hold it any more", or which part of it was freed.
         why: &'static str,
     },
     /// An increment of a backup does not continue what comes before it (FRD-1012).
@@ -233,7 +234,7 @@ pub enum Error {
     },
     /// A batch is larger than the log or the memory allows (FRD-1014). Nothing of it was done.
     #[error(
-        "FRD-1014 the batch has {bytes} bytes; {limit} takes up to {max}: commit smaller batches"
+        "FRD-1014 the batch has {bytes} bytes; {limit} takes at most {max}: commit smaller batches"
     )]
     BatchTooLarge {
         /// The length, bytes.
@@ -259,7 +260,7 @@ pub enum Error {
         /// The reason.
         error: Box<Error>,
     },
-    /// A load into a tree that has rows (FRD-1017). Nothing of the load remains.
+    /// The tree that a load was to fill has rows (FRD-1017). Nothing of the load remains.
     #[error(
         "FRD-1017 tree \"{0}\" has rows; a bulk load fills empty trees only: truncate the tree first, or put the rows one by one"
     )]
@@ -269,7 +270,7 @@ pub enum Error {
         "FRD-1018 the store has {max} {what}, the maximum; nothing was done: drop some, or load the data into a new store"
     )]
     LimitReached {
-        /// What there can be no more of, in words.
+        /// The things that the store can have no more of, in words.
         what: &'static str,
         /// The maximum number.
         max: u64,
@@ -323,7 +324,7 @@ pub enum Error {
     },
     /// No superblock slot is valid (FRD-2104).
     #[error(
-        "FRD-2104 {file}: neither superblock slot is valid ({why}); the store is not empty: restore from a backup"
+        "FRD-2104 {file}: neither superblock slot is valid ({why}); this is a damaged store, not a new one: restore from a backup"
     )]
     NoSuperblock {
         /// The store file.
@@ -401,7 +402,7 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
-    /// The operating system refused (FRD-3201).
+    /// The operating system refused an operation (FRD-3201).
     #[error("FRD-3201 {file}: cannot {action}{}: {source}", place::at(action, *offset))]
     Io {
         /// The file.
@@ -441,8 +442,8 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// The number of its code: 1107 for FRD-1107. `docs/errors.md` explains each code. The code of
-    /// a failed step of a change of trees is that of its reason.
+    /// The error code as a number: 1107 for FRD-1107. `docs/errors.md` explains each code. The code
+    /// of a failed step of a change of trees is that of its reason.
     pub fn code(&self) -> u16 {
         if let Self::Step { error, .. } = self {
             return error.code();
@@ -544,9 +545,9 @@ impl Error {
         Some((key, key.len()))
     }
 
-    /// True if the error concerns a page and not the store: the page cannot be read, now, ever, or
-    /// by this version, or memory for it could not be allocated. Operations that do not need that
-    /// page continue (P10, P11).
+    /// True if the error concerns a page and not the store: the page cannot be read, be it now, at
+    /// all or by this version, or memory for it could not be allocated. Operations that do not need
+    /// that page continue (P10, P11).
     pub(crate) fn is_of_a_page(&self) -> bool {
         use Error::*;
         match self {
