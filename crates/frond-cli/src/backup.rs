@@ -1,7 +1,7 @@
 //! `frond backup` and `frond restore`: full backups, increments, and stores restored from them.
 //!
-//! The command needs exclusive access to the store; a program that has it open makes the same
-//! backups, while it continues, with `Db::backup` and `Db::backup_since`.
+//! The command needs exclusive access to the store. A program that has the store open can make the
+//! same backups with `Db::backup` and `Db::backup_since`.
 
 use std::path::PathBuf;
 
@@ -12,15 +12,19 @@ use crate::{
     fail::Result,
 };
 
-/// Copy a store, or what changed in it since an earlier backup
+/// Back up a store, in full or incrementally
 ///
-/// Without --base, TARGET becomes a directory that is a store itself. With --base, TARGET becomes a
-/// file with the changes since that backup. Every page is verified while it is copied.
+/// Without --base, creates the directory TARGET, which is itself a store. With
+/// --base, creates the file TARGET with the changes since that backup. Every page
+/// is verified while it is copied.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond backup shop.db /backup/monday
-  frond backup shop.db /backup/tuesday.inc --base /backup/monday")]
+  frond backup shop.db /backup/tuesday.inc --base /backup/monday"
+)]
 pub struct BackupArgs {
     #[command(flatten)]
     store: StoreArgs,
@@ -34,13 +38,16 @@ pub struct BackupArgs {
 
 /// Create a store from a backup and its increments
 ///
-/// Every page is verified while it is copied. A damaged backup, or increments that do not belong
-/// together, are not restored.
+/// Every page is verified while it is copied. If the backup is damaged, or the
+/// increments do not follow one another, nothing is restored.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond restore /backup/monday shop.db --increment /backup/tuesday.inc
-  frond restore /backup/monday --dry-run")]
+  frond restore /backup/monday --dry-run"
+)]
 pub struct RestoreArgs {
     /// Directory of the full backup
     #[arg(value_name = "BACKUP")]
@@ -48,10 +55,10 @@ pub struct RestoreArgs {
     /// Directory to create
     #[arg(value_name = "TARGET", required_unless_present = "dry_run")]
     target: Option<PathBuf>,
-    /// Read and verify everything that would be restored, but write nothing
+    /// Verify everything that would be restored, but write nothing
     #[arg(long, conflicts_with = "target")]
     dry_run: bool,
-    /// Increment to apply; repeat for each, in the order in which they were made
+    /// Increment to apply; repeat the option for each, oldest first
     #[arg(long = "increment", value_name = "FILE")]
     increments: Vec<PathBuf>,
 }

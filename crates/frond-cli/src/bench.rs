@@ -10,10 +10,11 @@ use crate::fail::{self, Result};
 
 /// Run a workload on Frond and other stores, and compare
 ///
-/// The options are those of the program frond-bench, which has to be next to this one or in PATH:
-/// `frond bench --help` lists them.
+/// Starts the program frond-bench, which must be in the directory of frond or in
+/// PATH. `frond bench --help` lists its options.
 #[derive(clap::Args)]
 #[command(
+    verbatim_doc_comment,
     disable_help_flag = true,
     after_help = "\
 Examples:
@@ -28,7 +29,7 @@ pub struct Args {
 
 const PROGRAM: &str = "frond-bench";
 
-/// Runs the subcommand. Returns only if the program cannot be started.
+/// Runs `frond bench`. Returns only if the program cannot be started.
 pub fn run(args: Args) -> Result {
     let beside = std::env::current_exe().map(|own| own.with_file_name(PROGRAM));
     let beside = beside.ok().filter(|path| path.is_file());
@@ -36,7 +37,7 @@ pub fn run(args: Args) -> Result {
     let failed = Command::new(&program).args(args.words).exec();
     match failed.kind() {
         ErrorKind::NotFound => fail::error(
-            "the program frond-bench is neither next to frond nor in PATH; in the source folder, \
+            "the program frond-bench is neither in the directory of frond nor in PATH; in a checkout, \
              build it with `cargo build --release -p frond-lab --features lab`",
         ),
         _ => fail::error(format!("{}: {failed}", program.display())),

@@ -13,54 +13,64 @@ use crate::{
     show::Form,
 };
 
-/// Write one entry
+/// Insert or replace one row
 ///
-/// A row of a tree that `frond load` wrote is given as COLUMN=VALUE; columns that are not named are
-/// null. An entry of any other tree is a key and a value, in which \xNN is a byte. An entry with
-/// that key is replaced.
+/// In a tree that `frond load` created, pass the row as COLUMN=VALUE arguments;
+/// columns that are left out are null. In any other tree, pass a key and a value,
+/// in which \xNN stands for a byte. A row with the same key is replaced.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond put shop.db orders id=4711 country=DE amount=9.50
-  frond put settings.db settings colour blue --create")]
+  frond put settings.db settings colour blue --create"
+)]
 pub struct PutArgs {
     #[command(flatten)]
     store: StoreArgs,
     /// Name of the tree
     tree: String,
-    /// The row, as COLUMN=VALUE; or a key and a value
-    #[arg(required = true, value_name = "WORDS", allow_negative_numbers = true)]
+    /// The row as COLUMN=VALUE ..., or a key and a value
+    #[arg(required = true, value_name = "ROW", allow_negative_numbers = true)]
     words: Vec<String>,
     /// Create the store and the tree if they do not exist
     #[arg(long)]
     create: bool,
 }
 
-/// Delete one entry
+/// Delete one row
 ///
-/// The key is given as for `frond get`. The exit code is 1 if there is no such key.
+/// Pass the key as for `frond get`. The exit code is 1 if the key does not exist.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Example:
-  frond delete shop.db orders 4711")]
+  frond delete shop.db orders 4711"
+)]
 pub struct DeleteArgs {
     #[command(flatten)]
     store: StoreArgs,
     /// Name of the tree
     tree: String,
-    /// Key, one word per key column
+    /// Key, one argument per key column; put `--` before a text that starts with a hyphen
     #[arg(required = true, allow_negative_numbers = true)]
     key: Vec<String>,
 }
 
-/// Drop a tree or table with its indexes, or one index of a tree
+/// Drop a tree or table with its indexes, or a single index
 ///
-/// Its space becomes free. Named snapshots still show it.
+/// The space becomes free, unless a named snapshot still needs it. Snapshots still
+/// show the tree.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond drop shop.db orders
-  frond drop shop.db orders.by_country")]
+  frond drop shop.db orders.by_country"
+)]
 pub struct DropArgs {
     #[command(flatten)]
     store: StoreArgs,
@@ -93,7 +103,7 @@ pub fn put(args: PutArgs) -> Result {
         Form::Index(index, _) => return error(is_index(&args.tree, &index.of)),
         Form::Plain => {
             let [key, value] = args.words.as_slice() else {
-                return error(format!("\"{}\" has entries of a key and a value", args.tree));
+                return error(format!("pass a key and a value: \"{}\" has no columns", args.tree));
             };
             let (key, value) = (unescape(key), unescape(value));
             batch.put(&tree, &key.map_err(Fail::Error)?, &value.map_err(Fail::Error)?)?;
@@ -103,10 +113,10 @@ pub fn put(args: PutArgs) -> Result {
     Ok(db.close()?)
 }
 
-/// Builds the row of words `COLUMN=VALUE`.
+/// Builds a row from words of the form `COLUMN=VALUE`.
 fn row_of(header: &Header, words: &[String]) -> Result<RowBuilder> {
     if header.key.is_empty() {
-        return error("the rows of this tree are numbered; `frond load` appends to it");
+        return error("this tree has no key columns; only `frond load` can add rows to it");
     }
     let (mut row, mut given) = (RowBuilder::new(header), Vec::new());
     for word in words {
@@ -115,10 +125,10 @@ fn row_of(header: &Header, words: &[String]) -> Result<RowBuilder> {
         };
         let Some(column) = header.columns.iter().position(|column| column == name) else {
             let columns = header.columns.join(", ");
-            return error(format!("no column \"{name}\"; there are: {columns}"));
+            return error(format!("no column \"{name}\"; existing columns: {columns}"));
         };
         if given.contains(&column) {
-            return error(format!("column \"{name}\" has two values"));
+            return error(format!("column \"{name}\" is given twice"));
         }
         given.push(column);
         if let Some(value) = unescape_or_null(value).map_err(Fail::Error)? {
@@ -129,7 +139,7 @@ fn row_of(header: &Header, words: &[String]) -> Result<RowBuilder> {
     Ok(row)
 }
 
-/// Adds to a batch that a row replaces the one with its key, if there is one.
+/// Adds a row to a batch, in the place of the row with the same key if there is one.
 fn replace_row(target: &Target, row: &RowBuilder, batch: &mut Batch) -> Result {
     let key = row.key();
     if let Some(old) = target.tree.get(key)? {
@@ -207,7 +217,7 @@ fn say_dropped(tree: &str, indexes: usize) -> Result {
     })
 }
 
-/// Fails if a tree belongs to a table: what its indexes contain, only a program can tell.
+/// Fails if a tree belongs to a table: only its program can compute the entries of its indexes.
 fn must_be_of_no_table(tree: &Tree) -> Result {
     match (tree.name(), tree.table()) {
         (_, None) => Ok(()),
@@ -221,5 +231,5 @@ fn must_be_of_no_table(tree: &Tree) -> Result {
 }
 
 fn is_index(name: &str, of: &str) -> String {
-    format!("\"{name}\" is an index of \"{of}\", and changes with it")
+    format!("\"{name}\" is an index of \"{of}\" and cannot be changed directly")
 }

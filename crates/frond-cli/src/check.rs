@@ -1,4 +1,4 @@
-//! `frond check`: checks everything that must hold in a closed store. Writes nothing.
+//! `frond check`: checks a closed store for damage. Writes nothing.
 
 use std::{io::Write, path::PathBuf};
 
@@ -11,13 +11,17 @@ use crate::{
 
 /// Check a store for damage
 ///
-/// The exit code is 0 if there is none, 1 if there is, 2 if the check could not run; the store must
-/// not be open. Reads the whole store once; with --quick, only the log and a few pages.
+/// Reads the whole store once; with --quick, only the log and a few pages. The
+/// store must not be open in any program. The exit code is 0 if no damage was
+/// found, 1 if damage was found, and 2 if the check could not run.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond check shop.db
-  frond check shop.db --quick --json")]
+  frond check shop.db --quick --json"
+)]
 pub struct Args {
     /// Directory of the store
     #[arg(value_name = "DIR")]
@@ -30,7 +34,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs it.
+/// Runs `frond check`.
 pub fn run(args: Args) -> Result {
     let mode = if args.quick { CheckMode::Quick } else { CheckMode::Full };
     let report = frond::check::store(&args.dir, mode)?;

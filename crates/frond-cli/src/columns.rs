@@ -11,7 +11,7 @@ pub fn print(columns: &TreeColumns, out: &mut impl Write) -> Result {
     let rows = columns.rows.max(1) as f64;
     writeln!(
         out,
-        "  rows in {} leaves of {}: {:.2} bytes each, {:.2} as they are{}",
+        "  rows in {} of {} leaves: {:.2} bytes each, {:.2} before encoding{}",
         grouped(columns.leaves_read),
         grouped(columns.leaves),
         columns.bytes as f64 / rows,

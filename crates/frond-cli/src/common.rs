@@ -9,13 +9,13 @@ use frond::{Cursor, Db, KeyRange, Options, SizeClass, Snapshot, Tree};
 
 use crate::fail::{Fail, Result, error, one_line};
 
-/// The store, and the memory that the command may use for it.
+/// The store, and the memory that it may use.
 #[derive(clap::Args)]
 pub struct StoreArgs {
     /// Directory of the store
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// Memory for the store, e.g. 64M or 2G; at least 4M
+    /// Memory limit for the store, e.g. 64M or 2G; at least 4M
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory,
         allow_negative_numbers = true)]
     pub memory: u64,
@@ -47,9 +47,11 @@ fn holds_nothing(dir: &Path) -> bool {
 /// Opens a store, and prints its warnings on standard error.
 pub fn open(dir: &Path, options: Options) -> Result<Db> {
     let db = Db::open(dir, options).map_err(|error| match error {
-        frond::Error::NotAStore { .. } if holds_nothing(dir) => {
-            Fail::Error(format!("{error}; `frond load` and `frond put --create` create a store"))
-        }
+        frond::Error::NotAStore { .. } if holds_nothing(dir) => Fail::Error(format!(
+            "FRD-{} {}: there is no store here; `frond load` and `frond put --create` create one",
+            error.code(),
+            dir.display()
+        )),
         other => other.into(),
     })?;
     for warning in db.warnings() {
@@ -58,20 +60,20 @@ pub fn open(dir: &Path, options: Options) -> Result<Db> {
     Ok(db)
 }
 
-/// Opens a store, or creates it in a directory that is new or empty. The directory of something
-/// else is refused: a typing error would add files to it.
+/// Opens a store, or creates it in a directory that is new or empty. A directory with other files
+/// is refused, so that a mistyped path does not put a store among them.
 pub fn open_or_create(dir: &Path, options: Options) -> Result<Db> {
     let is_ours = |name: &str| name.starts_with("store.frond") || name.starts_with("log-");
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
-    // A file system that was just made has this one.
+    // A new file system contains this directory.
     let mut names: Vec<String> = names.filter(|name| name != "lost+found").collect();
     if !names.is_empty() && !names.iter().any(|name| is_ours(name)) {
         names.sort();
         let more = if names.len() > 3 { ", …" } else { "" };
         names.truncate(3);
         return error(format!(
-            "{} is not a store and has other files: {}{more}; name a new or an empty directory",
+            "{} is not a store and contains other files: {}{more}; use a new or empty directory",
             dir.display(),
             names.join(", ")
         ));
@@ -92,10 +94,10 @@ pub fn parent_must_exist(path: &Path) -> Result {
     }
 }
 
-/// Now, or the moment of a named snapshot.
+/// The current state of the store, or that of a named snapshot.
 #[derive(clap::Args)]
 pub struct MomentArgs {
-    /// Read as of this named snapshot
+    /// Read from this named snapshot instead of the current state
     #[arg(long, value_name = "NAME")]
     snapshot: Option<String>,
 }
@@ -107,7 +109,7 @@ pub enum Moment {
 }
 
 impl MomentArgs {
-    /// The moment that was asked for.
+    /// The moment that the arguments select.
     pub fn of(&self, db: &Db) -> Result<Moment> {
         Ok(match &self.snapshot {
             None => Moment::Now(db.clone()),
@@ -136,8 +138,8 @@ impl Moment {
         };
         match tree {
             Err(frond::Error::NoSuchTree(_)) => match self.names()?.as_slice() {
-                [] => error(format!("no tree \"{name}\"; the store is empty")),
-                names => error(format!("no tree \"{name}\"; there are: {}", names.join(", "))),
+                [] => error(format!("no tree \"{name}\"; the store has no trees")),
+                names => error(format!("no tree \"{name}\"; existing trees: {}", names.join(", "))),
             },
             other => Ok(other?),
         }
@@ -167,21 +169,21 @@ pub fn open_tree(db: &Db, name: &str) -> Result<Tree> {
 
 fn parse_memory(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
-        bytes if bytes < frond::CACHE_BYTES_MIN => Err("a store needs at least 4M".to_owned()),
+        bytes if bytes < frond::CACHE_BYTES_MIN => Err("must be at least 4M".to_owned()),
         bytes => Ok(bytes),
     }
 }
 
 /// Parses a number of rows or entries.
 pub fn parse_count(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "it is a number, 0 or more".to_owned())
+    text.parse().map_err(|_| "must be a number, 0 or more".to_owned())
 }
 
 /// Parses the name of a size class.
 pub fn parse_class(text: &str) -> Result<SizeClass, String> {
     let classes = [SizeClass::Fast, SizeClass::Default, SizeClass::Small];
     let class = classes.into_iter().find(|class| class_name(*class) == text);
-    class.ok_or_else(|| "a class is fast, default or small".to_owned())
+    class.ok_or_else(|| "must be fast, default or small".to_owned())
 }
 
 /// The name of a size class.
@@ -203,16 +205,16 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         "M" => 20,
         "G" => 30,
         "T" => 40,
-        _ => return Err(format!("\"{text}\" is not a size; write for example 64M")),
+        _ => return Err(format!("\"{text}\" is not a size such as 64M")),
     };
     digits
         .parse::<u64>()
         .ok()
         .and_then(|number| number.checked_mul(1 << shift))
-        .ok_or_else(|| format!("\"{text}\" is not a size; write for example 64M"))
+        .ok_or_else(|| format!("\"{text}\" is not a size such as 64M"))
 }
 
-/// A size for people: three digits and a unit.
+/// Formats a size for people: three digits and a unit.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KB", "MB", "GB", "TB"];
     let (mut value, mut unit) = (bytes as f64, 0);
@@ -228,7 +230,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// A number: for people at a terminal 1,234,567, for programs 1234567.
+/// Formats a number: 1,234,567 on a terminal, 1234567 otherwise.
 pub fn grouped(number: u64) -> String {
     match io::stdout().is_terminal() {
         true => with_commas(number),
@@ -236,7 +238,7 @@ pub fn grouped(number: u64) -> String {
     }
 }
 
-/// A number and what it counts: 1 row, 2 rows, 2 entries.
+/// Formats a number and what it counts: 1 row, 2 rows, 2 entries.
 pub fn count_of(number: u64, what: &str) -> String {
     let count = grouped(number);
     match (number, what.strip_suffix('y')) {
@@ -266,7 +268,7 @@ pub fn store_bytes(dir: &Path, is_selected: impl Fn(&str) -> bool) -> u64 {
     files.map(|about| about.len()).sum()
 }
 
-/// Buffered standard output. Writing after the reader has gone ends the command quietly.
+/// Buffered standard output. If the reader closes the pipe, the command ends without a message.
 pub fn output() -> BufWriter<io::StdoutLock<'static>> {
     BufWriter::with_capacity(64 << 10, io::stdout().lock())
 }

@@ -1,9 +1,9 @@
-//! `frond dump`: every entry, in a form in which two stores can be compared, and that `load` reads.
+//! `frond dump`: prints every entry, in a form that can be compared and that `load` reads.
 //!
 //! A line starts with the name of a tree. The line that describes a tree comes before its entries
-//! and starts with a tab, which no name does: then follow the name and the options, a JSON object.
-//! The last line is of this form, too, with an empty name and the numbers of trees and entries: a
-//! dump without it, or with other numbers, is not complete.
+//! and starts with a tab, which no name does; the name and the options, a JSON object, follow. The
+//! last line has this form, too, with an empty name and the numbers of trees and entries. A dump
+//! without it, or with other numbers, is incomplete.
 
 use std::io::Write;
 
@@ -18,26 +18,29 @@ use crate::{
 
 /// Print every entry: tree TAB key TAB value
 ///
-/// Trees are ordered by name, entries by key. A line with the options of a tree comes before its
-/// entries, and starts with a tab; the last line has the numbers of trees and entries. Bytes that
-/// are not printable text are escaped (\t, \n, \r, \\, \xNN), so that equal content gives equal
-/// lines.
+/// Trees are sorted by name, entries by key. Before the entries of a tree, a line
+/// that starts with a tab has its options; the last line has the numbers of trees
+/// and entries. Bytes that are not printable text are escaped (\t, \n, \r, \\,
+/// \xNN), so two stores with the same content have the same dump.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond dump shop.db > shop.dump
   frond load copy.db --dump shop.dump
-  diff <(frond dump a.db) <(frond dump b.db)")]
+  diff <(frond dump a.db) <(frond dump b.db)"
+)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     moment: MomentArgs,
-    /// Print only this tree
+    /// Dump only this tree
     tree: Option<String>,
 }
 
-/// Runs it.
+/// Runs `frond dump`.
 pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
     let moment = args.moment.of(&db)?;

@@ -1,7 +1,7 @@
-//! Conversion of bytes to one printable word and back: what `dump` prints and `get` accepts.
+//! Converts bytes to printable text and back: what `dump` prints and `get` accepts.
 //!
-//! Text that is valid UTF-8 and printable stays as it is; a backslash, control characters and bytes
-//! that are no text become `\\`, `\t`, `\n`, `\r` or `\xNN`.
+//! Printable UTF-8 stays as it is. A backslash, control characters and bytes that are not UTF-8
+//! become `\\`, `\t`, `\n`, `\r` or `\xNN`.
 //!
 //! Invariant: [`unescape`] of [`escape`] returns the same bytes, and escaped text contains no tab
 //! or line end.
@@ -59,9 +59,13 @@ pub fn unescape(text: &str) -> Result<Vec<u8>, String> {
                 let digits = characters.as_str().get(..2).unwrap_or_default();
                 characters = characters.as_str().get(2..).unwrap_or_default().chars();
                 u8::from_str_radix(digits, 16)
-                    .map_err(|_| format!("\\x wants two hexadecimal digits in {text:?}"))?
+                    .map_err(|_| format!("\\x needs two hexadecimal digits in {text:?}"))?
             }
-            _ => return Err(format!("a backslash in {text:?} is followed by none of \\tnrx")),
+            _ => {
+                return Err(format!(
+                    "a backslash in {text:?} must be followed by \\, t, n, r or x"
+                ));
+            }
         };
         out.push(byte);
         rest = characters.as_str();

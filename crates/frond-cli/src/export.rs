@@ -1,7 +1,7 @@
 //! `frond export`: all rows of a tree, in a file that `load` reads.
 //!
-//! Invariant: a file with the name that was given is complete. Rows are written to a file next to
-//! it, which is renamed at the end, and removed if the command fails or is interrupted.
+//! Invariant: the file with the given name is complete. Rows are written to a temporary file next
+//! to it, which is renamed at the end, and removed if the command fails or is interrupted.
 
 use std::{
     fs::File,
@@ -18,17 +18,21 @@ use crate::{
     show::Form,
 };
 
-/// Write all rows of a tree to a file that `load` reads
+/// Write all rows of a tree to a file that `frond load` can read
 ///
-/// CSV starts with the names of the columns. Null is an empty field, and empty text is "": load it
-/// with --null ''. JSON cannot have bytes that are not UTF-8; CSV and text can. Numbers of rows
-/// without a key are left out. The file appears under its name when it is complete.
+/// CSV starts with a header line. Null is written as an empty field and an empty
+/// string as "", so load the file with --null ''. JSON cannot hold bytes that are
+/// not UTF-8; CSV and text can. The row numbers of a tree without key columns are
+/// not exported. The file appears under its name only when it is complete.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond export shop.db orders orders.csv
   frond export shop.db orders orders.csv --overwrite
-  frond export shop.db orders --format json | gzip > orders.jsonl.gz")]
+  frond export shop.db orders --format json | gzip > orders.jsonl.gz"
+)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
@@ -46,7 +50,7 @@ pub struct Args {
     overwrite: bool,
 }
 
-/// Runs it.
+/// Runs `frond export`.
 pub fn run(args: Args) -> Result {
     let Some(path) = &args.file else { return write(&args, &mut output()) };
     match path.metadata() {
@@ -54,7 +58,10 @@ pub fn run(args: Args) -> Result {
             return error(format!("{} is not a file", path.display()));
         }
         Ok(_) if !args.overwrite => {
-            return error(format!("{} exists; --overwrite replaces it", path.display()));
+            return error(format!(
+                "{} already exists; use --overwrite to replace it",
+                path.display()
+            ));
         }
         Ok(_) | Err(_) => {}
     }
@@ -86,7 +93,7 @@ fn write(args: &Args, out: &mut impl Write) -> Result {
         printer.entry(key, value, &mut line)?;
         if line.len() > RECORD_BYTES_MAX {
             return error(format!(
-                "a row takes {} MiB, and `frond load` reads rows of up to {} MiB; use `frond dump`",
+                "a row has {} MiB, but `frond load` reads at most {} MiB per row; use `frond dump`",
                 line.len().div_ceil(1 << 20),
                 RECORD_BYTES_MAX >> 20
             ));
@@ -99,7 +106,7 @@ fn write(args: &Args, out: &mut impl Write) -> Result {
     Ok(out.flush()?)
 }
 
-/// A file that gets its name when it is complete.
+/// A file that gets its final name when it is complete.
 struct NewFile<'p> {
     path: &'p Path,
     unfinished: PathBuf,
@@ -111,7 +118,7 @@ impl<'p> NewFile<'p> {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".unfinished");
         let unfinished = path.with_file_name(name);
-        // A process that was killed may have left one.
+        // A killed process may have left such a file; it is overwritten.
         let out = File::create(&unfinished).map_err(|why| cannot_write(&unfinished, why))?;
         Ok(Self { path, unfinished, out: BufWriter::new(out) })
     }
@@ -136,7 +143,8 @@ impl Write for NewFile<'_> {
 
 impl Drop for NewFile<'_> {
     fn drop(&mut self) {
-        // It has another name if it was finished. What cannot be removed says itself what it is.
+        // A finished file has another name by now. If removing fails, the name of the file that
+        // remains says that it is unfinished.
         let _ = std::fs::remove_file(&self.unfinished);
     }
 }

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | 0 | done |
 //! | 1 | `check` found damage; `get` or `delete` found no such key |
-//! | 2 | the command was not understood, or could not be carried out |
-//! | 130 | it was interrupted by Ctrl-C or SIGTERM |
+//! | 2 | error: wrong arguments, or the command failed |
+//! | 130 | interrupted by Ctrl-C or SIGTERM |
 
 use std::{fmt, io, process::ExitCode};
 
@@ -21,7 +21,7 @@ pub enum Fail {
     Error(String),
     /// A signal has ended it early. Code [`INTERRUPTED`].
     Interrupted(String),
-    /// The reader of our output has gone; this is no error.
+    /// The reader of the output has closed the pipe. This is not an error.
     ReaderGone,
 }
 
@@ -49,12 +49,12 @@ impl Fail {
     }
 }
 
-/// An error with a message of our own.
+/// An error with this message.
 pub fn error<T>(why: impl fmt::Display) -> Result<T> {
     Err(Fail::Error(why.to_string()))
 }
 
-/// The text without its line ends.
+/// Joins the lines of a text.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

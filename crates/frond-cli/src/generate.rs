@@ -11,7 +11,7 @@ use crate::{
     fail::{Result, error},
 };
 
-/// Print the completions for a shell
+/// Print shell completions
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -19,18 +19,18 @@ Examples:
   frond completions zsh > ~/.zfunc/_frond
   frond completions fish > ~/.config/fish/completions/frond.fish")]
 pub struct CompletionsArgs {
-    /// The shell
+    /// Shell to complete for
     #[arg(value_enum)]
     shell: Shell,
 }
 
-/// Write the manual pages into a directory
+/// Write manual pages to a directory
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
   frond man /usr/local/share/man/man1")]
 pub struct ManArgs {
-    /// Directory of the pages; it is created if it does not exist
+    /// Directory to write to; it is created if it does not exist
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! `frond get`: one entry.
+//! `frond get`: prints one row.
 
 use std::io::Write;
 
@@ -8,16 +8,20 @@ use crate::{
     show::Form,
 };
 
-/// Print the entry of a key
+/// Print the row with a given key
 ///
-/// The key of a tree that `frond load` wrote is given column by column; that of any other tree is
-/// one word. In a word, \xNN is a byte and \\ a backslash, as `frond scan` prints them. The exit
-/// code is 1 if there is no such key.
+/// In a tree that `frond load` created, pass one argument per key column; in any
+/// other tree, pass the key as one argument. \xNN stands for a byte and \\ for a
+/// backslash, as in the output of `frond scan`. The exit code is 1 if the key does
+/// not exist.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond get shop.db orders 4711
-  frond get shop.db stock berlin A-100 --snapshot monday")]
+  frond get shop.db stock berlin A-100 --snapshot monday"
+)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
@@ -25,15 +29,15 @@ pub struct Args {
     moment: MomentArgs,
     /// Name of the tree
     tree: String,
-    /// Key, one word per key column; put `--` before words that start with a hyphen, except numbers
+    /// Key, one argument per key column; put `--` before a text that starts with a hyphen
     #[arg(required = true, allow_negative_numbers = true)]
     key: Vec<String>,
-    /// Print the bytes of the value unchanged
+    /// Print the stored bytes of the value unchanged
     #[arg(long)]
     raw: bool,
 }
 
-/// Runs it.
+/// Runs `frond get`.
 pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
     let moment = args.moment.of(&db)?;

@@ -1,4 +1,4 @@
-//! `frond index`: adds indexes to a tree that `load` wrote.
+//! `frond index`: adds indexes to a tree that `load` created.
 //!
 //! Invariant: the header of the tree names an index only when it is complete. An interrupted call
 //! may leave the tree of an index that no header names; the next one drops it.
@@ -14,31 +14,35 @@ use crate::{
     rows::{Header, IndexHeader, KeyColumn, index_name},
 };
 
-/// Add indexes to a tree that `frond load` wrote
+/// Add indexes to a tree that `frond load` created
 ///
-/// Each becomes a tree TREE.by_COLUMN. All rows are read once, and all indexes are added or none.
+/// Each index is a tree of its own, named TREE.by_COLUMN. The rows are read once,
+/// and either all indexes are added or none.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond index shop.db orders country
-  frond index shop.db orders day:time:desc,amount:float")]
+  frond index shop.db orders day:time:desc,amount:float"
+)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
     /// Name of the tree
     tree: String,
-    /// Columns to index, as NAME or NAME:TYPE
+    /// Columns to index, as NAME or NAME:TYPE, separated by commas
     #[arg(value_name = "COLUMNS", value_delimiter = ',', required = true,
         value_parser = KeyColumn::parse)]
     columns: Vec<KeyColumn>,
 }
 
-/// Runs it.
+/// Runs `frond index`.
 pub fn run(args: Args) -> Result {
     let db = args.store.open_to_write()?;
     let tree = open_tree(&db, &args.tree)?;
     let Some(mut header) = Header::of(&tree) else {
-        return error(format!("tree \"{}\" was not written by `load`", args.tree));
+        return error(format!("tree \"{}\" was not created by `frond load`", args.tree));
     };
     must_be_new(&header, &args.columns)?;
     for column in &args.columns {
@@ -60,13 +64,13 @@ fn must_be_new(header: &Header, columns: &[KeyColumn]) -> Result {
         let name = &column.name;
         if !header.columns.contains(name) {
             return error(format!(
-                "no column \"{name}\"; there are: {}",
+                "no column \"{name}\"; existing columns: {}",
                 header.columns.join(", ")
             ));
         }
         let before = header.indexes.iter().chain(&columns[..at]);
         if let Some(other) = before.into_iter().find(|other| other.name == *name) {
-            return error(format!("\"{name}\" has an index already: {other}"));
+            return error(format!("\"{name}\" is already indexed, as {other}"));
         }
     }
     Ok(())
@@ -80,7 +84,7 @@ fn drop_left_over(db: &Db, of: &str, name: &str) -> Result {
     };
     match serde_json::from_slice::<IndexHeader>(&left.info().options.attributes) {
         Ok(about) if about.of == of => Ok(db.drop_tree(name)?),
-        _ => error(format!("tree \"{name}\" exists, and is no index")),
+        _ => error(format!("tree \"{name}\" exists and is not an index of \"{of}\"")),
     }
 }
 

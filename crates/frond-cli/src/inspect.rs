@@ -1,4 +1,4 @@
-//! `frond inspect`: the shape of trees, level by level, and the size of each part of their rows.
+//! `frond inspect`: the structure of trees, level by level, and the size of each column.
 
 use std::io::Write;
 
@@ -13,24 +13,27 @@ use crate::{
     fail::Result,
 };
 
-/// Print the shape of trees: levels, nodes, buffered data, leaves
+/// Print the structure of trees: levels, nodes, buffers, leaves
 ///
-/// Commits that are only in the log are not counted: they are in no page yet.
+/// Commits that are still only in the log are not counted.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond inspect shop.db
-  frond inspect shop.db orders --columns")]
+  frond inspect shop.db orders --columns"
+)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
     /// Name of the tree (default: all trees)
     #[arg(value_name = "TREE")]
     tree: Option<String>,
-    /// Print size and encoding of each part of the rows in leaves; reads every leaf
+    /// Print size and encoding of each column of the rows in leaves; reads every leaf
     #[arg(long)]
     columns: bool,
-    /// With --columns: read only one leaf in N
+    /// With --columns: read only one in N leaves
     #[arg(long, value_name = "N", default_value_t = 1, requires = "columns")]
     one_in: u64,
     /// Print one JSON object per tree
@@ -38,7 +41,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs it.
+/// Runs `frond inspect`.
 pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
     let names = match &args.tree {
@@ -77,12 +80,12 @@ fn print(
             let (entries, placeholder) = (grouped(level.entries), grouped(level.placeholder));
             writeln!(
                 out,
-                "  leaves  {nodes:>9}: {bytes} ({each} each), {entries} entries, {placeholder} placeholder"
+                "  leaves  {nodes:>9}: {bytes} ({each} each), {entries} entries, {placeholder} placeholders"
             )?;
         } else {
             writeln!(
                 out,
-                "  level {:<2}{nodes:>9}: {} children ({} to {}), {bytes} wait in {} tiers (at most {}) of {} parts",
+                "  level {:<2}{nodes:>9}: {} children ({} to {} per node), {bytes} buffered in {} tiers (at most {} per node), {} run slices",
                 level.level,
                 grouped(level.children),
                 level.children_min,

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the command ends as soon as it can; a second one ends it at once.
+//! Ctrl-C and SIGTERM: the command ends as soon as it can. A second signal ends it immediately.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +6,7 @@ use crate::fail::{Fail, INTERRUPTED, Result};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Catches the signals from now on. The first one prints what the command then does.
+/// Catches the signals from now on. On the first one, prints `says`.
 pub fn catch(says: &'static str) -> Result {
     let caught = ctrlc::set_handler(move || {
         if REQUESTED.swap(true, Ordering::Relaxed) {

@@ -12,11 +12,11 @@ use crate::{
 /// How entries are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Format {
-    /// Values with tabs between them; escapes for bytes that are not printable, \N for null
+    /// Tab-separated; bytes that are not printable are escaped, and null is \N
     Text,
-    /// RFC 4180; nothing for null, "" for an empty text
+    /// RFC 4180; null is an empty field, and an empty string is ""
     Csv,
-    /// A JSON object per line
+    /// One JSON object per line
     Json,
 }
 
@@ -51,7 +51,7 @@ impl Printer {
         self
     }
 
-    /// Prints the names of the columns, unless each line has them.
+    /// Prints the names of the columns, except as JSON, where every line has them.
     pub fn header(&mut self, out: &mut impl Write) -> Result {
         if self.format == Format::Json {
             return Ok(());
@@ -77,7 +77,8 @@ impl Printer {
         self.push_more(&values)?;
         if self.format == Format::Csv && self.line.is_empty() && self.with_more {
             return error(
-                "null alone in a row is an empty line, which CSV skips; use --format json",
+                "a row whose only column is null would be an empty line, which CSV readers skip; use \
+                 --format json",
             );
         }
         self.end(out)
@@ -91,7 +92,7 @@ impl Printer {
         for (name, value) in &values.more {
             if self.format == Format::Csv {
                 return error(format!(
-                    "a row has a field \"{name}\", which is not a column; --format json prints it"
+                    "a row has a field \"{name}\", which is not a column; use --format json"
                 ));
             }
             self.line.push(b'\t');
@@ -117,8 +118,8 @@ impl Printer {
                 Ok(text) => push_json(text, &mut self.line),
                 Err(_) => {
                     return error(format!(
-                        "\"{name}\" has {}, which is not UTF-8, and JSON has no other bytes; \
-                         --format csv prints them",
+                        "\"{name}\" has {}, which is not UTF-8 and cannot be written as JSON; \
+                         use --format csv",
                         escape(value.get(..40).unwrap_or(value))
                     ));
                 }

@@ -24,27 +24,31 @@ use crate::{
 
 /// Print the records of the log
 ///
-/// One line per record: position, type, number, and how much it holds. With --entries, each entry
-/// follows on a line of its own: tree number, message, key and value, escaped.
+/// One line per record: position, type, sequence number, and a summary of its
+/// content. With --entries, each entry follows on a line of its own: tree number,
+/// change, key and value, escaped.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond log shop.db
-  frond log shop.db --entries | grep orders")]
+  frond log shop.db --entries | grep orders"
+)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// Also print the entries
+    /// Also print the entries of each record
     #[arg(long)]
     entries: bool,
 }
 
-/// Runs it.
+/// Runs `frond log`.
 pub fn run(args: Args) -> Result {
     let (env, dir) = (Env::real(), &args.store.dir);
     let options = StoreOptions { read_only: true, ..StoreOptions::default() };
     if store::probe(&env, dir)? != store::Found::Store {
-        return crate::fail::error(format!("{} holds no store", dir.display()));
+        return crate::fail::error(format!("{} is not a store", dir.display()));
     }
     let opened = store::open(&env, dir, options)?;
     let slot = opened.superblock;
@@ -68,11 +72,11 @@ pub fn run(args: Args) -> Result {
     }
     writeln!(
         out,
-        "{} records in {} groups end at {}{}; trees hold what is before {}",
+        "{} records in {} groups, up to position {}{}; the trees contain everything before position {}",
         end.records,
         end.groups,
         end.end,
-        if end.torn { ", where a crash cut the log" } else { "" },
+        if end.torn { ", where a crash cut off the log" } else { "" },
         slot.log_from,
     )?;
     Ok(out.flush()?)
@@ -84,7 +88,7 @@ fn write_record(lsn: u64, record: Record<'_>, entries: bool, out: &mut impl Writ
         Record::Keeps { items } => {
             let mut lines = Vec::new();
             read_items(items, entries.then_some(&mut lines))?;
-            writeln!(out, "{lsn}\tkept for what is prepared")?;
+            writeln!(out, "{lsn}\textents of prepared transactions")?;
             out.write_all(&lines)?;
         }
         Record::Commit { seqno, items } => {
@@ -97,7 +101,7 @@ fn write_record(lsn: u64, record: Record<'_>, entries: bool, out: &mut impl Writ
     Ok(())
 }
 
-/// Describes the counts of entries, and appends the entries themselves if `lines` is given.
+/// Returns a summary of the items, and appends the items themselves if `lines` is given.
 fn read_items(mut items: RecordItems<'_>, mut lines: Option<&mut Vec<u8>>) -> EngineResult<String> {
     let (mut entries, mut bytes, mut trees) = (0u64, 0u64, Vec::<TreeId>::new());
     while let Some(item) = items.next()? {
@@ -114,7 +118,7 @@ fn read_items(mut items: RecordItems<'_>, mut lines: Option<&mut Vec<u8>>) -> En
             }
             Item::Rows { .. } | Item::Counter { .. } => continue,
             Item::Runs { tree, links } => {
-                let line = || format!("\t{tree}\truns written before\t{}", links.len());
+                let line = || format!("\t{tree}\truns\t{}", links.len());
                 (Some(tree), lines.is_some().then(line))
             }
             Item::Extent(extent) => {
@@ -126,7 +130,7 @@ fn read_items(mut items: RecordItems<'_>, mut lines: Option<&mut Vec<u8>>) -> En
                 (None, lines.is_some().then(line))
             }
             Item::Prepared { xid, at } => {
-                let line = || format!("\tcommits what was prepared\t{}\tat {at}", escape(xid));
+                let line = || format!("\tcommits prepared transaction\t{}\tat {at}", escape(xid));
                 (None, lines.is_some().then(line))
             }
             Item::Root { tree, .. } => {
@@ -179,10 +183,10 @@ fn catalog_line(record: &CatalogRecord) -> String {
         CatalogRecord::Dropped(dropped) => format!("tree {} is dropped", dropped.tree),
         CatalogRecord::Prepared(piece) => {
             format!(
-                "piece {} of {} of what is prepared as {}",
+                "prepared transaction {}, piece {} of {}",
+                piece.xid,
                 piece.number + 1,
-                piece.count,
-                piece.xid
+                piece.count
             )
         }
         CatalogRecord::Counters(counters) => format!("next tree is {}", counters.next_tree),

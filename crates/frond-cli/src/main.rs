@@ -1,7 +1,7 @@
 //! The `frond` command: one file per subcommand, each with its arguments and a `run`.
 //!
-//! Everything goes through the public API of the library. Output is on standard output; an error is
-//! one line on standard error (`fail.rs` lists the exit codes).
+//! All subcommands use the public API of the library. They print results to standard output, and an
+//! error as one line to standard error (`fail.rs` lists the exit codes).
 
 mod backup;
 mod bench;
@@ -33,12 +33,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Load, inspect, check and back up a Frond store.
+/// Load, query, check and back up Frond stores
 #[derive(Parser)]
 #[command(
     name = "frond",
     version,
-    max_term_width = 100,
     after_help = "\
 Examples:
   frond load shop.db orders orders.csv --key id:int --index country
@@ -128,7 +127,6 @@ fn usage(error: &clap::Error) -> fail::Fail {
 mod tests {
     use clap::CommandFactory;
 
-    /// Each command shows how it is used.
     #[test]
     fn help_of_each_subcommand_has_an_example() {
         let command = super::Frond::command();
@@ -164,7 +162,8 @@ mod tests {
         Ok(())
     }
 
-    /// What documents say in fenced blocks and in inline code. docs/command.md runs as a test, too.
+    /// Checks the command lines in the fenced blocks and inline code of all documents.
+    /// docs/command.md also runs as a test.
     #[test]
     fn documented_commands_and_options_exist() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

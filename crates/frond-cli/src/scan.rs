@@ -12,18 +12,23 @@ use crate::{
     show::Form,
 };
 
-/// Print entries in key order
+/// Print rows in key order
 ///
-/// One line per entry. A bound is a key, or its first columns, separated by commas; \, is a comma
-/// within a column, \xNN a byte, and \N null. With a comma at its end, --prefix finds exactly that
-/// value; a number needs it.
+/// --from, --to and --prefix take a key, or its first columns, separated by commas.
+/// Within a column, write \, for a comma and \xNN for a byte; \N is null.
+///
+/// --prefix DE matches every value that starts with DE. --prefix DE, with a comma
+/// at the end, matches exactly DE. A number always needs the comma.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond scan shop.db orders --from 100 --to 200
   frond scan shop.db orders --by country --prefix DE
   frond scan shop.db orders --columns id,amount --format csv --header
-  frond scan shop.db orders --reverse --limit 10")]
+  frond scan shop.db orders --reverse --limit 10"
+)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
@@ -31,7 +36,7 @@ pub struct Args {
     moment: MomentArgs,
     /// Name of the tree
     tree: String,
-    /// Print rows in the order of this indexed column; bounds are values of the index
+    /// Scan the index on this column; --from, --to and --prefix then apply to the index
     #[arg(long, value_name = "COLUMN")]
     by: Option<String>,
     /// Start at this key
@@ -40,27 +45,27 @@ pub struct Args {
     /// Stop before this key
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     to: Option<String>,
-    /// Print only keys that start with this; a time is that year, month, day, hour, …
+    /// Print only keys that start with this; for a time, a year, month, day, hour, …
     #[arg(long, value_name = "KEY", allow_hyphen_values = true,
         conflicts_with_all = ["from", "to"])]
     prefix: Option<String>,
     /// Print only these columns
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
-    /// Maximum number of entries
+    /// Print at most N rows
     #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true,
         allow_negative_numbers = true, value_parser = parse_count)]
     limit: u64,
-    /// Scan from the last key to the first
+    /// Print rows in reverse order
     #[arg(long)]
     reverse: bool,
-    /// Print only the number of entries
+    /// Print only the number of rows
     #[arg(long)]
     count: bool,
-    /// How entries are printed
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// Print the names of the columns first
+    /// Print the column names first
     #[arg(long)]
     header: bool,
 }
@@ -132,7 +137,7 @@ fn index(moment: &Moment, tree: &Tree, form: &Form, column: &str) -> Result<Tree
     let names: Vec<&str> = indexes.iter().map(|index| index.name.as_str()).collect();
     error(match names.is_empty() {
         true => format!("\"{tree}\" has no indexes"),
-        false => format!("no index on \"{column}\"; there are: {}", names.join(", ")),
+        false => format!("no index on \"{column}\"; indexed columns: {}", names.join(", ")),
     })
 }
 
@@ -145,7 +150,7 @@ fn bounds(args: &Args, form: &Form) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> 
     let (from, to) = (bound(&args.from).transpose()?.unwrap_or_default(), bound(&args.to));
     let to = to.transpose()?;
     match to.as_ref().is_some_and(|to| *to <= from) {
-        true => error("--to is not after --from"),
+        true => error("--to must come after --from"),
         false => Ok((Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded))),
     }
 }

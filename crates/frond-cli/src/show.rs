@@ -61,7 +61,7 @@ impl Form {
 
     /// The values of an entry, one for each of [`columns`](Self::columns).
     pub fn values(&self, key: &[u8], value: &[u8]) -> Result<Values> {
-        let no_row = |why: String| Fail::Error(format!("an entry is not a row: {why}"));
+        let no_row = |why: String| Fail::Error(format!("an entry is not a valid row: {why}"));
         let columns = match self {
             Form::Rows(header) => {
                 let mut values = header.decode(key, value).map_err(no_row)?;
@@ -94,12 +94,12 @@ impl Form {
         error(match self {
             Form::Rows(header) if !header.key.is_empty() => header.key_is(words.len()),
             Form::Index(..) => format!("a key of this index has {wanted} values"),
-            _ => "the key of this tree is one word".to_owned(),
+            _ => "the key of this tree is a single value".to_owned(),
         })
     }
 
-    /// The first bytes of the keys that a bound means: values of the first columns, separated by
-    /// commas. Nothing after the last comma is no bound.
+    /// Parses a bound: values of the first columns, separated by commas. An empty value after the
+    /// last comma does not count.
     pub fn bound(&self, text: &str) -> Result<Vec<u8>> {
         let mut words = self.split(text);
         if words.len() > 1 && words.last().is_some_and(String::is_empty) {
@@ -180,7 +180,9 @@ impl Form {
             Form::Index(index, header) => {
                 let entry = header.decode_index_key(&index.column, key);
                 Ok(entry
-                    .map_err(|why| Fail::Error(format!("an entry is not of an index: {why}")))?
+                    .map_err(|why| {
+                        Fail::Error(format!("an entry is not a valid index entry: {why}"))
+                    })?
                     .1)
             }
             _ => Ok(key),
@@ -208,12 +210,12 @@ impl Form {
             Some(at) => Ok(at),
             None => error(match self {
                 Form::Index(index, _) => format!(
-                    "the index \"{tree}\" has only {}; `frond scan DIR {} --by {}` prints rows",
+                    "the index \"{tree}\" has only {}; to print rows: frond scan DIR {} --by {}",
                     columns.join(", "),
                     index.of,
                     index.column.name
                 ),
-                _ => format!("no column \"{name}\"; there are: {}", columns.join(", ")),
+                _ => format!("no column \"{name}\"; existing columns: {}", columns.join(", ")),
             }),
         };
         match names.is_empty() {

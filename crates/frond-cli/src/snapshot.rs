@@ -11,14 +11,19 @@ use crate::{
 
 /// Create, list and drop named snapshots
 ///
-/// A named snapshot shows the store as it was: pass its name to `get`, `scan` and `dump` with
-/// `--snapshot`. Creating one copies nothing; over time it takes the space of what is changed.
+/// A named snapshot keeps the current state of the store readable: pass its name
+/// with --snapshot to `get`, `scan`, `export` and `dump`. Creating a snapshot
+/// copies nothing, but data that is changed or deleted later keeps its space until
+/// the snapshot is dropped.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond snapshot create shop.db monday
   frond snapshot list shop.db
-  frond scan shop.db orders --snapshot monday")]
+  frond scan shop.db orders --snapshot monday"
+)]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -26,9 +31,9 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Create a snapshot of the store
+    /// Create a named snapshot
     Create(Named),
-    /// Print name, last commit and time of each snapshot
+    /// List the snapshots: name, last commit, time of creation
     List {
         #[command(flatten)]
         store: StoreArgs,
@@ -45,7 +50,7 @@ struct Named {
     name: String,
 }
 
-/// Runs it.
+/// Runs `frond snapshot`.
 pub fn run(args: Args) -> Result {
     match args.action {
         Action::Create(Named { store, name }) => {

@@ -20,21 +20,25 @@ use crate::{
 /// Number of leaves of a tree that are read to report the size of its rows: 2 MiB or a little more.
 const LEAVES_READ: u64 = 4;
 
-/// Print a summary of a store: trees, memory, log
+/// Print a summary of a store: trees, files, log, memory
 ///
-/// With --counters, also all counters, which start at 0 when the store is opened, as this command
-/// does; and for each tree what its rows take, estimated from some of its leaves (`inspect
-/// --columns` reads all).
+/// --counters adds all counters, and the size of each tree's columns, estimated
+/// from a sample of its leaves (`frond inspect --columns` reads all of them).
+/// Counters of work start at 0 when a store is opened. This command opens the store
+/// itself, so they show only its own work.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond stats shop.db
   frond stats shop.db --counters
-  frond stats shop.db --json | jq .space_free_bytes")]
+  frond stats shop.db --json | jq .space_free_bytes"
+)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// Print all counters, and the size of the columns of each tree
+    /// Also print all counters, and the size of the columns of each tree
     #[arg(long, conflicts_with = "json")]
     counters: bool,
     /// Print everything as one JSON object
@@ -42,7 +46,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs it.
+/// Runs `frond stats`.
 pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
     let mut out = output();
@@ -71,7 +75,7 @@ fn print_summary(db: &Db, args: &Args, out: &mut impl Write) -> Result {
     let log = store_bytes(&args.store.dir, |name| name.starts_with("log-"));
     let (free, kept) = (counter("space_free_bytes"), counter("snapshot_kept_bytes"));
     writeln!(out, "files       {}, {} of it free for reuse", size(files), size(free))?;
-    // The command has just opened the store: what is applied is what the last checkpoint has.
+    // The command has just opened the store, so what is applied is what the last checkpoint has.
     let (visible, applied) = (counter("seqno_visible"), counter("seqno_applied"));
     writeln!(
         out,
@@ -129,7 +133,7 @@ fn print_json(db: &Db, args: &Args, out: &mut impl Write) -> Result {
     Ok(writeln!(out, "{}", serde_json::Value::from(object))?)
 }
 
-/// The part of a tree that is in pages.
+/// Sizes and columns of the part of a tree that is in pages.
 enum Look {
     Seen {
         sizes: TreeSizes,
@@ -175,7 +179,7 @@ fn print_tree(tree: &TreeStats, look: Option<&Look>, out: &mut impl Write) -> Re
             writeln!(out, "  {}", sizes_line(sizes, tree.size_class.codec_name()))?;
             columns::print(columns, out)?;
         }
-        Some(Look::Unreadable(why)) => writeln!(out, "  not all of it can be read: {why}")?,
+        Some(Look::Unreadable(why)) => writeln!(out, "  part of it cannot be read: {why}")?,
         None => {}
     }
     for (name, line) in done.iter().filter(|(_, line)| !line.is_empty()) {
@@ -195,9 +199,9 @@ fn sizes_line(sizes: &TreeSizes, codec: &str) -> String {
     let mut line =
         format!("{rows} in {leaves} leaves: {raw} encoded as {encoded} ({codec}), {disk} on disk");
     let more = [
-        (sizes.blob_bytes, "of it long values"),
-        (sizes.buffered_bytes, "on the way to leaves"),
-        (sizes.memory_bytes, "in memory alone"),
+        (sizes.blob_bytes, "of it in long values"),
+        (sizes.buffered_bytes, "waiting in buffers"),
+        (sizes.memory_bytes, "in memory only"),
     ];
     for (bytes, what) in more.into_iter().filter(|(bytes, _)| *bytes > 0) {
         line += &format!(", {} {what}", size(bytes));
@@ -214,7 +218,7 @@ fn work_line(work: &EncodeStats) -> String {
     let (from, to, took) = (size(from_bytes), size(bytes), millis(nanos));
     let mut line = format!("{} blocks encoded, {from} to {to} in {took}", grouped(blocks));
     if work.carried_blocks > 0 {
-        line += &format!("; {} taken over as they were", grouped(work.carried_blocks));
+        line += &format!("; {} copied unchanged", grouped(work.carried_blocks));
     }
     if work.chunks_coded + work.chunks_raw > 0 {
         let (from, to) = (size(work.chunks_coded_from_bytes), size(work.chunks_coded_bytes));
@@ -223,7 +227,7 @@ fn work_line(work: &EncodeStats) -> String {
     }
     if work.trainings > 0 {
         let (times, took) = (grouped(work.trainings), millis(work.training_nanos));
-        line += &format!("; models made {times} times in {took}");
+        line += &format!("; models trained {times} times in {took}");
     }
     line
 }

@@ -11,23 +11,28 @@ use crate::{
     fail::Result,
 };
 
-/// List the trees: rows, bytes before and after compression
+/// List the trees with their row counts and sizes
 ///
-/// A number of rows is exact or, with ~ before it, an estimate.
+/// The column raw is the size before compression, stored the size in the store, and
+/// ratio the first divided by the second. A row count that starts with ~ is an
+/// estimate.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond trees shop.db
-  frond trees shop.db --json | jq .name")]
+  frond trees shop.db --json | jq .name"
+)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// Print a JSON object per tree
+    /// Print one JSON object per tree
     #[arg(long)]
     json: bool,
 }
 
-/// Runs it.
+/// Runs `frond trees`.
 pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
     let trees = Listed::all(&db)?;
@@ -62,7 +67,7 @@ impl Listed {
         for info in db.trees() {
             let sizes = db.open_tree(&info.name)?.sizes()?;
             let TreeSizes { rows, rows_exact, raw_bytes, .. } = sizes;
-            // Rows that are in no leaf yet are not encoded: they count as they are.
+            // Rows that are in no leaf yet are not encoded, so both sizes are the same.
             let waiting = sizes.buffered_bytes + sizes.memory_bytes;
             trees.push(Self {
                 name: info.name,

@@ -52,7 +52,7 @@ fn killed_after(batches: usize, durability: &str) {
     loader.wait().expect("a child");
     let before = acknowledged();
     let out = place.ok(&[&load[..], &["--verify", &ledger]].concat());
-    assert!(out.contains("acknowledged: all are there"), "{before} batches, then: {out}");
+    assert!(out.contains("acknowledged: all are present"), "{before} batches, then: {out}");
     // And the load continues where it stopped.
     let count = place.ok(&["scan", "STORE", "t", "--count"]);
     let there: usize = count.trim().parse().expect("a count");
@@ -104,7 +104,7 @@ fn an_interrupted_load_commits_its_batch_and_says_how_to_continue() {
         let mut errors = BufReader::new(loader.stderr.take().expect("a pipe"));
         let mut line = String::new();
         errors.read_line(&mut line).expect("text");
-        assert_eq!(line, "frond: finishing; press Ctrl-C again to stop at once\n");
+        assert_eq!(line, "frond: stopping; press Ctrl-C again to stop immediately\n");
         input.write_all(b"6\n7\n").expect("it reads on");
         drop(input);
         line.clear();

@@ -94,14 +94,14 @@ fn rows_without_a_key_are_numbered() {
 fn malformed_first_batch_creates_nothing() {
     let place = Place::new();
     for (name, text, says) in [
-        ("a.csv", "a,b\n1,2\n1,2,3\n", "line 3: the record has 3 fields, the header names 2"),
-        ("b.csv", "a,b\n1,\"2\n", "line 2: a quote is opened and never closed"),
+        ("a.csv", "a,b\n1,2\n1,2,3\n", "line 3: the record has 3 fields instead of 2"),
+        ("b.csv", "a,b\n1,\"2\n", "line 2: a quoted field is never closed"),
         (
             "c.jsonl",
             "{\"a\":1}\n{\"a\"\n",
-            "line 2: no JSON object: EOF while parsing an object at column 0",
+            "line 2: not a JSON object: EOF while parsing an object at column 0",
         ),
-        ("d.control", "A: 1\nB\n", "line 2: neither a field (Name: value) nor a continuation line"),
+        ("d.control", "A: 1\nB\n", "line 2: expected a field (Name: value) or a continuation line"),
     ] {
         let file = place.write(name, text);
         let message = place.fails(2, &["load", "STORE", "t", &file]);
@@ -117,7 +117,7 @@ fn failing_batch_is_not_committed() {
     let file = place.write("t.csv", "id\n1\n2\n3\n4\n5\nbad,row\n");
     assert_eq!(
         place.fails(2, &["load", "STORE", "t", &file, "--key", "id", "--batch", "2"]),
-        "line 7: the record has 2 fields, the header names 1; 4 rows before it were loaded (continue after them \
+        "line 7: the record has 2 fields instead of 1; 4 rows before it were loaded (continue after them \
          with --skip 4)"
     );
     assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "4\n");
@@ -134,7 +134,7 @@ fn a_duplicate_key_stops_the_load_at_its_line() {
     let again = place.write("again.csv", "id,v\n3,c\n2,z\n");
     assert_eq!(
         place.fails(2, &["load", "STORE", "t", &again]),
-        "line 3: a row with this key exists (--replace would replace it); nothing was loaded"
+        "line 3: a row with this key already exists (use --replace to replace it); nothing was loaded"
     );
     assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "2\n");
     assert_eq!(place.ok(&["scan", "STORE", "t.by_v", "--count"]), "2\n");
@@ -176,7 +176,7 @@ fn bulk_creates_the_same_trees_as_batches() {
     let more = place.write("more.csv", "id,v\n5000,x\n");
     place.ok(&["load", "STORE", "t", &more]);
     let again = place.fails(2, &[&call[..], &["--bulk"]].concat());
-    assert_eq!(again, "tree \"t\" exists; --bulk creates a new one; nothing was loaded");
+    assert_eq!(again, "tree \"t\" already exists; --bulk loads only new trees; nothing was loaded");
     let twice = place.write("twice.csv", "id,v\n7,c\n8,x\n7,d\n");
     let said =
         place.fails(2, &["load", "STORE", "u", &twice, "--key", "id", "--index", "v", "--bulk"]);
@@ -184,7 +184,7 @@ fn bulk_creates_the_same_trees_as_batches() {
     let bad = place.write("bad.csv", format!("{text}1\n"));
     let said =
         place.fails(2, &["load", "STORE", "u", &bad, "--key", "id:int", "--index", "v", "--bulk"]);
-    assert_eq!(said, "line 3002: the record has 1 field, the header names 2; nothing was loaded");
+    assert_eq!(said, "line 3002: the record has 1 field instead of 2; nothing was loaded");
     assert_eq!(lines(&place.ok(&["scan", "STORE", "t", "--count"])), ["3001"]);
     assert!(!place.ok(&["dump", "STORE"]).lines().any(|line| line.starts_with('u')));
     let ack = ["load", "STORE", "u", &file, "--bulk", "--ack", "x"];
@@ -202,24 +202,24 @@ fn a_ledger_verifies_that_acknowledged_rows_exist() {
     let verify = [&load[..], &["--verify", &ledger]].concat();
     assert_eq!(
         place.ok(&verify),
-        "25 rows in 3 batches were acknowledged: all are there, with 25 index entries; and nothing \
-         of the batch after them\n"
+        "25 rows in 3 batches were acknowledged: all are present, with 25 index entries, and none of \
+         the next batch\n"
     );
     // As if the loader had been killed before it could write the last line: this is still fine.
     place.write("ledger", "acknowledged\t10\t10\nacknowledged\t10\t20\nacknow");
-    assert!(place.ok(&verify).ends_with("and the batch of 5 rows after them, whole\n"));
+    assert!(place.ok(&verify).ends_with("and all 5 rows of the next batch\n"));
     // Half a batch more than acknowledged, or less than acknowledged, is not.
     place.write("ledger", "acknowledged\t10\t10\n");
     let message = place.fails(1, &verify);
     assert!(
-        message.starts_with("\"t\" has 25 rows; 10 were acknowledged, and 10 may"),
+        message.starts_with("\"t\" has 25 rows; 10 were acknowledged, and the next batch has 10"),
         "{message}"
     );
     place.write("ledger", "acknowledged\t30\t30\n");
-    assert_eq!(place.fails(1, &verify), "the ledger has 30 rows, the input has 25");
+    assert_eq!(place.fails(1, &verify), "the ledger has 30 rows, but the input has 25");
     place.write("t.csv", format!("id,v\n{}", text.replace("7,v1", "7,other")));
     place.write("ledger", "acknowledged\t10\t10\n");
-    assert_eq!(place.fails(1, &verify), "line 9: the row is not there as loaded");
+    assert_eq!(place.fails(1, &verify), "line 9: the row is missing or differs");
 }
 
 #[test]
@@ -230,12 +230,12 @@ fn invalid_calls_print_one_line_and_change_nothing() {
     for (words, says) in [
         (
             &["load", "STORE", "t", &file, "--key", "c"][..],
-            "--key: no column \"c\"; there are: a, b",
+            "--key: no column \"c\"; existing columns: a, b",
         ),
         (&["load", "STORE", "t", &file, "--index", "a,a"], "--index names column \"a\" twice"),
         (
             &["load", "STORE", "t", &plain],
-            "--format must name the format of this input: csv, tsv, json or control",
+            "the format of the input is unknown; use --format csv, tsv, json or control",
         ),
         (
             &["load", "STORE", "t", "/no/such.csv"],
@@ -247,11 +247,11 @@ fn invalid_calls_print_one_line_and_change_nothing() {
         ),
         (
             &["load", "STORE", "t", &file, "--durability", "maybe"],
-            "invalid value 'maybe' for '--durability <LEVEL>': it is sync, os or lazy (see `frond help`)",
+            "invalid value 'maybe' for '--durability <LEVEL>': must be sync, os or lazy (see `frond help`)",
         ),
         (
             &["load", "STORE", "t", &file, "--memory", "lots"],
-            "invalid value 'lots' for '--memory <SIZE>': \"lots\" is not a size; write for example 64M (see `frond help`)",
+            "invalid value 'lots' for '--memory <SIZE>': \"lots\" is not a size such as 64M (see `frond help`)",
         ),
         (
             &["load", "STORE", "t", &file, "--frobnicate"],
@@ -287,8 +287,8 @@ fn later_loads_must_use_the_columns_of_the_first() {
     assert_eq!(
         place.fails(2, &["load", "STORE", "t", &file, "--key", "v"]),
         format!(
-            "tree \"t\" exists with other key: id, not v; leave out --key to add rows to it, or \
-             drop it: `frond drop {} t`",
+            "tree \"t\" exists with a different key: id, not v; omit --key to add rows to it, or \
+             drop it with `frond drop {} t`",
             place.store()
         )
     );
@@ -311,7 +311,7 @@ fn a_tree_without_rows_can_be_defined_again() {
     assert_eq!(place.ok(&["dump", "STORE"]), "\t\t{\"trees\":0,\"entries\":0}\n");
     assert_eq!(load("id:int", "v").code, 0);
     let refused = load("id:int", "v:desc");
-    assert!(refused.err.contains("indexes: v, not v:desc; leave out --index"), "{refused:?}");
+    assert!(refused.err.contains("indexes: v, not v:desc; omit --index"), "{refused:?}");
     place.ok(&["delete", "STORE", "t", "1"]);
     place.ok(&["delete", "STORE", "t", "2"]);
     assert_eq!(load("id", "v:desc").code, 0);
@@ -337,8 +337,8 @@ fn an_exported_file_is_loaded_as_it_was() {
         assert_eq!(place.ok(&["scan", "STORE", name]), place.ok(&["scan", "STORE", "t"]));
     }
     let refused = place.frond(&["export", "STORE", "t", "--format", "json"]);
-    let says = "frond: \"v\" has \\xff, which is not UTF-8, and JSON has no other bytes; --format \
-                csv prints them\n";
+    let says = "frond: \"v\" has \\xff, which is not UTF-8 and cannot be written as JSON; use \
+                --format csv\n";
     assert_eq!((refused.code, refused.err.as_str()), (2, says));
     place.ok(&["delete", "STORE", "t", "1"]);
     let out = place.path("out.jsonl").display().to_string();
@@ -378,7 +378,7 @@ fn an_export_that_fails_leaves_no_file() {
     assert_eq!(files(), before);
     place.write("out.json", "mine");
     let taken = place.fails(2, &["export", "STORE", "t", &out]);
-    assert!(taken.ends_with("out.json exists; --overwrite replaces it"), "{taken}");
+    assert!(taken.ends_with("out.json already exists; use --overwrite to replace it"), "{taken}");
     place.fails(2, &["export", "STORE", "t", &out, "--overwrite"]);
     assert_eq!(std::fs::read_to_string(place.path("out.json")).expect("a file"), "mine");
     place.ok(&["delete", "STORE", "t", "2"]);
@@ -417,7 +417,10 @@ fn stores_are_not_created_among_other_files() {
     for words in [&["load", "STORE", "t", &file][..], &["put", "STORE", "t", "k", "v", "--create"]]
     {
         let refused = place.fails(2, words);
-        assert!(refused.contains("is not a store and has other files: Cargo.toml;"), "{refused}");
+        assert!(
+            refused.contains("is not a store and contains other files: Cargo.toml;"),
+            "{refused}"
+        );
     }
     assert_eq!(std::fs::read_dir(place.path("store")).expect("a directory").count(), 1);
     std::fs::remove_file(place.path("store/Cargo.toml")).expect("removed");
@@ -443,7 +446,7 @@ fn indexes_are_added_to_loaded_trees() {
     fresh.ok(&["put", "STORE", "t", "id=3000", "v=zzz"]);
     assert_eq!(place.ok(&["dump", "STORE", "t.by_v"]), fresh.ok(&["dump", "STORE", "t.by_v"]));
     assert!(place.fails(2, &["index", "STORE", "t", "w"]).contains("no column \"w\""));
-    assert!(place.fails(2, &["index", "STORE", "t.by_v", "v"]).contains("was not written by"));
+    assert!(place.fails(2, &["index", "STORE", "t.by_v", "v"]).contains("was not created by"));
     place.ok(&["check", "STORE"]);
 }
 
@@ -465,14 +468,14 @@ fn get_reports_missing_keys_trees_and_columns() {
     let file = place.write("t.csv", "id,v\n1,a\n");
     place.ok(&["load", "STORE", "t", &file, "--key", "id"]);
     assert_eq!(place.fails(1, &["get", "STORE", "t", "2"]), "no such key in \"t\"");
-    assert_eq!(place.fails(2, &["get", "STORE", "u", "2"]), "no tree \"u\"; there are: t");
+    assert_eq!(place.fails(2, &["get", "STORE", "u", "2"]), "no tree \"u\"; existing trees: t");
     assert_eq!(
         place.fails(2, &["get", "STORE", "t", "2", "3"]),
-        "the key has 1 column (id), and 2 were given"
+        "the key has 1 column (id), but 2 values were given"
     );
     assert_eq!(
         place.fails(2, &["scan", "STORE", "t", "--columns", "w"]),
-        "no column \"w\"; there are: id, v"
+        "no column \"w\"; existing columns: id, v"
     );
 }
 

@@ -143,9 +143,9 @@ fn bounds_and_prefixes_fit_the_types_of_their_columns() {
     assert_eq!(numbers(&["--by", "t", "--prefix", "2026-01-05T23:59"]), "3");
     assert_eq!(numbers(&["--by", "note", "--prefix", "\\N"]), "10");
     for (bound, says) in [
-        ("DE,1", "\"n\" is a number, and --prefix means nothing"),
-        ("DE,1,2", "the key has 2 columns (c, n:int), and 3 were given"),
-        ("\\N", "\"c\" is a key column, never null"),
+        ("DE,1", "\"n\" is a number, which has no prefix"),
+        ("DE,1,2", "the key has 2 columns (c, n:int), but 3 values were given"),
+        ("\\N", "key column \"c\" cannot be null"),
         ("DE,x,", "column \"n\" has \"x\", which is not a 64-bit integer"),
     ] {
         let refused = place.fails(2, &["scan", "STORE", "t", "--prefix", bound]);

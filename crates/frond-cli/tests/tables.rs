@@ -161,7 +161,7 @@ fn files_that_are_missing_are_named() {
     assert!(message.ends_with("put it back, or restore from a backup"), "{message}");
     remove(&place, "log-");
     let message = place.fails(2, &["trees", "STORE"]);
-    assert!(message.ends_with("`frond load` and `frond put --create` create a store"), "{message}");
+    assert!(message.ends_with("`frond load` and `frond put --create` create one"), "{message}");
     let place = with_table();
     remove(&place, "log-");
     let message = place.fails(2, &["trees", "STORE"]);

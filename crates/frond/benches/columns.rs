@@ -1,7 +1,7 @@
 //! Benchmark of columns and columnar blocks: their size, and the cost of encoding, reading and
 //! searching them. `cargo bench -p frond-db --bench columns`, or a part of it: `-- blocks`,
-//! `integers`, `strings`, `quotes`, `trying`, `logs`, `rows`; with `--strict` it fails if anything
-//! takes twice its budget.
+//! `integers`, `strings`, `references`, `trying`, `logs`, `rows`; with `--strict` it fails if
+//! anything takes twice its budget.
 
 use std::process::ExitCode;
 
@@ -14,8 +14,8 @@ mod judge;
 mod leaf;
 #[path = "columns/logs.rs"]
 mod logs;
-#[path = "columns/quotes.rs"]
-mod quotes;
+#[path = "columns/references.rs"]
+mod references;
 #[path = "columns/rows.rs"]
 mod rows;
 #[path = "columns/strings.rs"]
@@ -25,7 +25,7 @@ const PARTS: [(&str, fn()); 7] = [
     ("blocks", blocks::print),
     ("integers", integers::print),
     ("strings", strings::print),
-    ("quotes", quotes::print),
+    ("references", references::print),
     ("trying", logs::print_trying),
     ("logs", logs::print_logs),
     ("rows", rows::print),

@@ -64,7 +64,7 @@ impl<'t> Loader<'t> {
         }
     }
 
-    /// Numbers rows from the first again, to match those that were loaded before.
+    /// Numbers rows from 0 again, as when they were loaded.
     pub fn count_from_zero(&mut self) {
         self.records.next_number = 0;
     }
@@ -139,11 +139,11 @@ impl<'t> Loader<'t> {
             frond::Error::DuplicateKey(frond::Duplicate::InBatch { entry: index, .. }) => {
                 let line = self.lines.get(index / entries_per_row).copied().unwrap_or_default();
                 Fail::Error(format!(
-                    "line {line}: a row with this key exists (--replace would replace it)"
+                    "line {line}: a row with this key already exists (use --replace to replace it)"
                 ))
             }
             full @ frond::Error::Full(_) => {
-                Fail::Error(format!("{full}; with --bulk, a new tree needs less"))
+                Fail::Error(format!("{full}; loading a new tree with --bulk needs less space"))
             }
             other => Fail::from(other),
         })?;

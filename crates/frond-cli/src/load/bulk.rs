@@ -1,4 +1,4 @@
-//! `--bulk`: all rows at once into a new tree and its indexes, sorted on the way and written once.
+//! `--bulk`: loads all rows into a new tree and its indexes, sorted first and written once.
 //!
 //! Invariant: the trees are created completely, by one commit at the end, or not at all.
 
@@ -25,7 +25,10 @@ pub fn load(
 ) -> Result<u64> {
     let header = new_header(args, input)?;
     if db.open_tree(args.tree()).is_ok() {
-        return error(format!("tree \"{}\" exists; --bulk creates a new one", args.tree()));
+        return error(format!(
+            "tree \"{}\" already exists; --bulk loads only new trees",
+            args.tree()
+        ));
     }
     note_integers(args, input);
     let mut loads = Vec::with_capacity(1 + header.indexes.len());

@@ -24,11 +24,11 @@ pub fn run(args: &Args, path: &Path) -> Result {
         true => Box::new(std::io::stdin().lock()),
         false => Box::new(BufReader::with_capacity(256 << 10, File::open(path).map_err(cannot)?)),
     };
-    // A file that is no dump must not leave a store behind.
+    // A file that is not a dump must not leave a store behind.
     let start = input.fill_buf().map_err(cannot)?.first();
     if start != Some(&b'\t') {
         return error(format!(
-            "{} is not a dump: it does not begin with a line of `frond dump`; nothing was loaded",
+            "{} is not the output of `frond dump`; nothing was loaded",
             path.display()
         ));
     }
@@ -60,7 +60,7 @@ fn load(db: &Db, input: &mut dyn BufRead, cannot: impl Fn(std::io::Error) -> Fai
         };
         let fields: Vec<&str> = line.split('\t').collect();
         let &[first, second, third] = fields.as_slice() else {
-            return Err(wrong("a line of a dump has three fields".to_owned()));
+            return Err(wrong("expected three fields separated by tabs".to_owned()));
         };
         if first.is_empty() && second.is_empty() {
             end = Some(serde_json::from_str(third).map_err(|why| wrong(why.to_string()))?);
@@ -90,8 +90,8 @@ fn load(db: &Db, input: &mut dyn BufRead, cannot: impl Fn(std::io::Error) -> Fai
     }
     if end != Some(found) {
         return error(
-            "the dump is not complete: its last line, with the numbers of trees and entries, is \
-             missing or does not agree; nothing was loaded",
+            "the dump is incomplete: its last line, with the numbers of trees and entries, is missing \
+             or does not match; nothing was loaded",
         );
     }
     BulkLoad::finish_all(loads)?;

@@ -45,13 +45,15 @@ impl Input {
             }
         }
         let Some(format) = args.format.or_else(|| path.and_then(Format::of_path)) else {
-            return error("--format must name the format of this input: csv, tsv, json or control");
+            return error(
+                "the format of the input is unknown; use --format csv, tsv, json or control",
+            );
         };
         if args.columns.is_some() && !matches!(format, Format::Csv | Format::Tsv) {
-            return error("--columns is for CSV and TSV; other records name their fields");
+            return error("--columns works only with CSV and TSV; other records name their fields");
         }
         if args.null.is_some() && format != Format::Csv {
-            return error("--null is for CSV; TSV has \\N and JSON null, and control no null");
+            return error("--null works only with CSV; null is \\N in TSV and null in JSON");
         }
         let (input, length): (Box<dyn io::BufRead>, _) = match path {
             None => (Box::new(BufReader::with_capacity(256 << 10, io::stdin())), None),

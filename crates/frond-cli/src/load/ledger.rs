@@ -1,4 +1,4 @@
-//! The ledger: what has been acknowledged, one line per batch.
+//! The ledger: the batches that have been acknowledged, one line for each.
 //!
 //! | column | meaning |
 //! |---|---|
@@ -53,7 +53,13 @@ pub fn read(path: &Path) -> Result<(u64, u64)> {
                 batches += 1;
                 all = sum;
             }
-            _ => return error(format!("{}: line {} is no ledger's", path.display(), at + 1)),
+            _ => {
+                return error(format!(
+                    "{}: line {} is not a line of a ledger",
+                    path.display(),
+                    at + 1
+                ));
+            }
         }
     }
     Ok((batches, all))

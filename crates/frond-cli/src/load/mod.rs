@@ -1,4 +1,4 @@
-//! `frond load`: records from text into a tree and its indexes.
+//! `frond load`: loads records from text into a tree and its indexes.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `target.rs` | the tree and its indexes: created, or found and compared |
 //! | `records.rs` | keys and rows of records |
 //! | `bulk.rs` | `--bulk`: everything at once into new trees |
-//! | `batches.rs` | rows into atomic batches, duplicates, `--replace` |
+//! | `batches.rs` | rows in atomic batches, duplicates, `--replace` |
 //! | `dump.rs` | `--dump`: the trees of a dump |
 //! | `ledger.rs` | what has been acknowledged, line by line |
 //! | `verify.rs` | checks that everything is present that the ledger lists |
@@ -48,75 +48,79 @@ use batches::Loader;
 use input::Input;
 pub use target::{Target, index_options};
 
-/// Load records from CSV, TSV, JSON lines or Debian control paragraphs
+/// Load rows from CSV, TSV, JSON lines or Debian control files
 ///
-/// The records become tree TREE, and each --index a tree TREE.by_COLUMN. Rows are committed in
-/// batches. If a record is malformed, the error names its line, its batch is not committed, and
-/// what was committed before stays. After Ctrl-C, the batch is committed and the command prints how
-/// to continue.
+/// The rows go into the tree TREE; each --index creates another tree,
+/// TREE.by_COLUMN. Rows are committed in batches. If a record is malformed, the
+/// error names its line and its batch is not committed; earlier batches stay.
+/// Ctrl-C commits the current batch and prints how to continue.
 ///
-/// Values are text. In keys and indexes, NAME:int, NAME:float and NAME:time are ordered as numbers
-/// and times, and NAME:desc has the greatest first; types can be combined (at:time:desc).
+/// Values are stored as text, and keys and indexes sort as text. To sort a column
+/// as numbers or times, write NAME:int, NAME:float or NAME:time; add :desc for
+/// descending order, as in at:time:desc.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   frond load shop.db orders orders.csv --key id:int --index country
   frond load shop.db orders more.csv
   frond load web.db log access.jsonl --key at:time:desc,id:int --bulk
   apt-cache dumpavail | frond load pkgs.db pkgs --format control --key Package,Version
-  frond load copy.db --dump shop.dump")]
+  frond load copy.db --dump shop.dump"
+)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// Tree to load into; it is created if it does not exist
+    /// Tree to load into; created if it does not exist
     #[arg(required_unless_present = "dump")]
     tree: Option<String>,
-    /// File to read (default, or `-`: standard input)
+    /// File to read; `-`, the default, is standard input
     file: Option<PathBuf>,
-    /// Input format (default: by the file name)
+    /// Input format (default: by file name)
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Key columns, as NAME or NAME:TYPE (default: number the rows)
+    /// Key columns, as NAME or NAME:TYPE, separated by commas (default: rows are numbered)
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', value_parser = KeyColumn::parse)]
     key: Vec<KeyColumn>,
-    /// Column to index, as NAME or NAME:TYPE; can be repeated
-    #[arg(long, value_name = "COLUMN", value_delimiter = ',', value_parser = KeyColumn::parse)]
+    /// Columns to index, as NAME or NAME:TYPE, separated by commas; one index each
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', value_parser = KeyColumn::parse)]
     index: Vec<KeyColumn>,
-    /// Column names, for CSV or TSV input whose first line does not have them
+    /// Column names, for CSV or TSV input without a header line
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Option<Vec<String>>,
-    /// CSV: unquoted text that stands for null; '' for empty fields
+    /// CSV: unquoted text that means null; with '', empty fields are null
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     null: Option<String>,
     /// Rows per commit
     #[arg(long, value_name = "ROWS", default_value_t = 1000, allow_negative_numbers = true,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     batch: u64,
-    /// Replace rows whose key already exists, instead of stopping there
+    /// Replace rows whose key already exists (default: stop with an error)
     #[arg(long)]
     replace: bool,
-    /// Bulk load new trees, by far the fastest way; loads all records or none
+    /// Bulk load into a new tree: much faster, and all or nothing
     #[arg(long, conflicts_with_all = ["ack", "replace", "verify", "batch"])]
     bulk: bool,
-    /// Number of records to skip at the start
+    /// Skip the first N records
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true,
         allow_negative_numbers = true, value_parser = parse_count)]
     skip: u64,
-    /// When a commit is acknowledged: sync, os, lazy
+    /// What a commit survives: a power cut (sync), a crash of the process (os), or neither (lazy)
     #[arg(long, value_name = "LEVEL", default_value = "sync", value_parser = parse_durability)]
     durability: Durability,
-    /// Size class of new trees: fast, default, small
+    /// Compression of new trees: fast, default or small
     #[arg(long, value_name = "CLASS", default_value = "default", value_parser = parse_class)]
     class: SizeClass,
-    /// Append a line to this file after each acknowledged batch
+    /// Append a line to this file (a ledger) after each acknowledged batch
     #[arg(long, value_name = "FILE")]
     ack: Option<PathBuf>,
-    /// Load the trees of this file, which `frond dump` wrote (- for standard input); all or none
+    /// Create the trees in this output of `frond dump` (`-`: standard input), all or none
     #[arg(long, value_name = "FILE", conflicts_with_all =
         ["tree", "file", "format", "key", "index", "columns", "null", "ack", "replace", "verify",
          "batch", "bulk", "skip", "class"])]
     dump: Option<PathBuf>,
-    /// Load nothing; verify that all rows acknowledged in this ledger (from --ack) exist
+    /// Load nothing; verify that all rows acknowledged in this ledger (see --ack) are in the store
     #[arg(long, value_name = "LEDGER", conflicts_with_all = ["ack", "replace"])]
     verify: Option<PathBuf>,
 }
@@ -126,7 +130,7 @@ fn parse_durability(text: &str) -> Result<Durability, String> {
         "sync" => Ok(Durability::Sync),
         "os" => Ok(Durability::Os),
         "lazy" => Ok(Durability::Lazy),
-        _ => Err("it is sync, os or lazy".to_owned()),
+        _ => Err("must be sync, os or lazy".to_owned()),
     }
 }
 
@@ -144,26 +148,28 @@ pub fn run(args: Args) -> Result {
     }
     if args.store.dir.is_file() {
         return error(format!(
-            "\"{}\" is a file, and a store is a directory: frond load DIR TREE FILE",
+            "\"{}\" is a file, but a store is a directory: frond load DIR TREE FILE",
             args.store.dir.display()
         ));
     }
     if args.file.is_none() && Path::new(args.tree()).is_file() {
-        return error(format!("\"{}\" is a file; the name of a tree comes before it", args.tree()));
+        return error(format!(
+            "\"{}\" is a file; the name of the tree is missing: frond load DIR TREE FILE",
+            args.tree()
+        ));
     }
     let mut input = Input::open(&args)?;
     if let Some(ledger) = &args.verify {
         return verify::run(&args, &mut input, ledger);
     }
-    // Everything that can be wrong with the call or the first rows is found before a byte is
-    // written.
+    // Errors in the arguments and in the first rows are found before a byte is written.
     input.learn_columns(args.batch)?;
     if !args.store.dir.exists() {
         target::new_header(&args, &input)?;
     }
     let options = Options::new().cache_size(args.store.memory).durability(args.durability);
     let db = open_or_create(&args.store.dir, options)?;
-    interrupt::catch("finishing; press Ctrl-C again to stop at once")?;
+    interrupt::catch("stopping; press Ctrl-C again to stop immediately")?;
     let outcome = load(&args, &db, &mut input);
     for range in &db.stats().damaged {
         eprintln!("frond: warning: degraded: {}", crate::stats::line(range));
@@ -179,8 +185,9 @@ fn load(args: &Args, db: &Db, input: &mut Input) -> Result<String> {
     let started = Instant::now();
     if args.bulk {
         let bar = progress(input);
-        let told = |input: &Input, rows| show_progress(&bar, args, input, rows, started.elapsed());
-        let loaded = bulk::load(args, db, input, told).map_err(|fail| stopped_at(fail, 0));
+        let report =
+            |input: &Input, rows| show_progress(&bar, args, input, rows, started.elapsed());
+        let loaded = bulk::load(args, db, input, report).map_err(|fail| stopped_at(fail, 0));
         bar.finish_and_clear();
         return Ok(summary(args, input, args.index.len(), loaded?, started.elapsed()));
     }
@@ -240,7 +247,7 @@ fn summary(args: &Args, input: &Input, indexes: usize, loaded: u64, time: Durati
         1 => " with 1 index".to_owned(),
         more => format!(" with {more} indexes"),
     };
-    // The rate of a moment means nothing.
+    // A rate over a shorter time means nothing.
     let rate = match time.as_secs_f64() {
         seconds if seconds < 0.5 => String::new(),
         seconds => {

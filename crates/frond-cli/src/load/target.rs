@@ -1,8 +1,8 @@
 //! The tree to load into, and its indexes.
 //!
 //! Invariant: the tree is created after its indexes, so that a tree with a header has them all. An
-//! interrupted creation leaves an index without its tree; the index is empty, and created again.
-//! An empty tree that is to be defined otherwise is dropped, and created again, too.
+//! interrupted creation leaves an index without its tree; that index is empty and is created again.
+//! An empty tree with another definition is also dropped and created again.
 
 use frond::{Batch, Db, SizeClass, Tree, TreeOptions};
 
@@ -54,17 +54,23 @@ impl Target {
     fn found(db: &Db, tree: Tree, args: &Args) -> Result<Self> {
         let (name, dir) = (args.tree(), args.store.dir.display());
         let Some(header) = Header::of(&tree) else {
-            return error(format!("tree \"{name}\" exists and was not written by `load`"));
+            return error(format!("tree \"{name}\" exists and was not created by `frond load`"));
         };
         for (what, option, asked, has, ways) in [
-            ("key", "--key", &args.key, &header.key, ""),
-            ("indexes", "--index", &args.index, &header.indexes, " (`frond index` adds indexes)"),
+            ("a different key", "--key", &args.key, &header.key, ""),
+            (
+                "different indexes",
+                "--index",
+                &args.index,
+                &header.indexes,
+                " (`frond index` adds indexes)",
+            ),
         ] {
             if !asked.is_empty() && asked != has {
                 let (has, asked) = (list(has), list(asked));
                 return error(format!(
-                    "tree \"{name}\" exists with other {what}: {has}, not {asked}; leave out \
-                     {option} to add rows to it{ways}, or drop it: `frond drop {dir} {name}`"
+                    "tree \"{name}\" exists with {what}: {has}, not {asked}; omit {option} to add \
+                     rows to it{ways}, or drop it with `frond drop {dir} {name}`"
                 ));
             }
         }
@@ -79,7 +85,7 @@ impl Target {
         Ok(Self { tree, indexes, header, is_new: false })
     }
 
-    /// Adds to a batch that the index entries of the row (`key`, `row`) are deleted.
+    /// Adds the deletion of the index entries of the row (`key`, `row`) to a batch.
     pub fn delete_entries(&self, key: &[u8], row: &[u8], batch: &mut Batch) -> Result {
         let index_keys = self.header.index_keys(key, row).map_err(Fail::Error)?;
         for (index, index_key) in self.indexes.iter().zip(index_keys) {
@@ -108,7 +114,7 @@ fn is_empty(tree: &Tree) -> frond::Result<bool> {
     Ok(tree.scan(..)?.next()?.is_none())
 }
 
-/// Drops a tree that `load` wrote, and its indexes.
+/// Drops a tree that `load` created, and its indexes.
 fn drop_with_indexes(db: &Db, tree: &Tree) -> frond::Result<()> {
     let (name, mut change) = (tree.name(), db.change_trees());
     change.drop_tree(name.as_str());
@@ -119,8 +125,8 @@ fn drop_with_indexes(db: &Db, tree: &Tree) -> frond::Result<()> {
     Ok(())
 }
 
-/// Makes way for an index: a tree with its name is either left over from an interrupted creation,
-/// or an error.
+/// Drops a tree with the name of an index if it is left over from an interrupted creation. Any
+/// other tree of that name is an error.
 pub fn must_be_left_over(db: &Db, name: &str) -> Result {
     match db.open_tree(name) {
         Err(frond::Error::NoSuchTree(_)) => Ok(()),
@@ -172,7 +178,7 @@ pub fn new_header(args: &Args, input: &Input) -> Result<Header> {
                     false => "",
                 };
                 return error(format!(
-                    "{what}: no column \"{}\"; there are: {}{types}",
+                    "{what}: no column \"{}\"; existing columns: {}{types}",
                     column.name,
                     columns.join(", ")
                 ));
@@ -191,14 +197,14 @@ pub fn new_header(args: &Args, input: &Input) -> Result<Header> {
     })
 }
 
-/// Tells the user if a key or index column holds integers, but is to be ordered as text.
+/// Prints a note if a key or index column contains integers but is to be sorted as text.
 pub fn note_integers(args: &Args, input: &Input) {
     for column in args.key.iter().chain(&args.index) {
         if column.kind == ColumnKind::Text && input.holds_integers(&column.name) {
             let name = &column.name;
             eprintln!(
-                "frond: note: column \"{name}\" holds integers and is ordered as text, so that 10 \
-                 comes before 9; {name}:int orders it by number"
+                "frond: note: column \"{name}\" contains integers but sorts as text, so 10 comes before \
+                 9; use {name}:int to sort it as numbers"
             );
         }
     }

@@ -27,17 +27,17 @@ pub fn run(args: &Args, input: &mut Input, path: &Path) -> Result {
     let mut index_key = Vec::new();
     for row in 0..acknowledged {
         let Some((record, names)) = input.next()? else {
-            return differs(format!("the ledger has {acknowledged} rows, the input has {row}"));
+            return differs(format!("the ledger has {acknowledged} rows, but the input has {row}"));
         };
         let built = loader.build(record, names)?;
         if target.tree.get(built.key())?.as_deref() != Some(built.row()) {
-            return differs(format!("line {}: the row is not there as loaded", record.line));
+            return differs(format!("line {}: the row is missing or differs", record.line));
         }
         for (at, index) in target.indexes.iter().enumerate() {
             built.index_key(&target.header, at, &mut index_key).map_err(Fail::Error)?;
             if !index.contains(&index_key)? {
                 let name = index.name();
-                return differs(format!("line {}: the row is not in \"{name}\"", record.line));
+                return differs(format!("line {}: the row is missing in \"{name}\"", record.line));
             }
         }
     }
@@ -45,13 +45,13 @@ pub fn run(args: &Args, input: &mut Input, path: &Path) -> Result {
         let Some((record, names)) = input.next()? else { break };
         loader.add(record, names)?;
     }
-    let on_its_way = loader.rows();
+    let next_batch = loader.rows();
     let rows = count(&target.tree)?;
     let surplus = rows.checked_sub(acknowledged);
-    if !surplus.is_some_and(|surplus| surplus == 0 || surplus == on_its_way) {
+    if !surplus.is_some_and(|surplus| surplus == 0 || surplus == next_batch) {
         return differs(format!(
-            "\"{}\" has {rows} rows; {acknowledged} were acknowledged, and {on_its_way} may have \
-             been on their way",
+            "\"{}\" has {rows} rows; {acknowledged} were acknowledged, and the next batch has \
+             {next_batch}",
             args.tree()
         ));
     }
@@ -63,11 +63,11 @@ pub fn run(args: &Args, input: &mut Input, path: &Path) -> Result {
     }
     db.close()?;
     let more = match surplus.unwrap_or_default() {
-        0 => "nothing of the batch after them".to_owned(),
-        surplus => format!("the batch of {} rows after them, whole", grouped(surplus)),
+        0 => "none of the next batch".to_owned(),
+        surplus => format!("all {} rows of the next batch", grouped(surplus)),
     };
     say(&format!(
-        "{} rows in {} batches were acknowledged: all are there, with {} index entries; and {more}",
+        "{} rows in {} batches were acknowledged: all are present, with {} index entries, and {more}",
         grouped(acknowledged),
         grouped(batches),
         grouped(acknowledged * target.indexes.len() as u64),

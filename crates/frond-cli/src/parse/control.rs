@@ -89,13 +89,13 @@ impl Source for Control {
                 continue;
             }
             let Some(colon) = memchr(b':', text) else {
-                return Err(wrong(number, "neither a field (Name: value) nor a continuation line"));
+                return Err(wrong(number, "expected a field (Name: value) or a continuation line"));
             };
             let text = std::mem::take(&mut self.line);
             let field = self.number(text.get(..colon).unwrap_or_default(), name)?;
             self.line = text;
             if record.has(field) {
-                return Err(wrong(number, "a field is there twice in one paragraph"));
+                return Err(wrong(number, "a field occurs twice in one paragraph"));
             }
             if name.is_none() {
                 record.line = number;

@@ -1,16 +1,17 @@
 //! CSV (RFC 4180) and TSV (as `mysql --batch` and PostgreSQL's COPY write it).
 //!
 //! CSV: a field that starts with a double quote ends with one, may contain commas, line ends and
-//! doubled quotes, and nothing may be between its end and the next comma. A quote within a field
-//! that does not start with one is an ordinary character. TSV has no quotes: \t \n \r \0 \\ are the
-//! usual escapes, \xNN is a byte, \N alone is null, and a backslash before anything else is itself.
+//! doubled quotes, and its closing quote must be followed by a comma or the end of the line. A
+//! quote within a field that does not start with one is an ordinary character. TSV has no quotes:
+//! \t \n \r \0 \\ are the usual escapes, \xNN is a byte, \N alone is null, and a backslash before
+//! anything else is itself.
 //!
 //! Invariants
 //! 1. Every record has as many fields as there are names; empty lines are skipped.
 //! 2. A quote that is never closed is an error at the line where it was opened, not a long record.
 //!
-//! Threads: one reader. Implemented here because the usual CSV readers accept the end of the input
-//! in place of the missing quote, and the rest of a file as one field.
+//! Threads: one reader. It is implemented here because common CSV readers accept a missing closing
+//! quote, and take the rest of the file as one field.
 
 use memchr::{memchr, memchr_iter};
 
@@ -36,7 +37,7 @@ impl Delimited {
         names: Option<&[String]>,
         null: Option<&str>,
     ) -> Result<Self, ParseError> {
-        // The names of the columns are read without it.
+        // The header line is read before `null` is set: a column may have that name.
         let source = Self::open(lines, names, true)?;
         Ok(Self { null: null.map(|null| null.as_bytes().to_vec()), ..source })
     }
@@ -52,7 +53,7 @@ impl Delimited {
         let names = match names {
             Some(names) => names.to_vec(),
             None if !source.read(&mut header)? => {
-                return Err(wrong(1, "there is no first line with the names of the columns"));
+                return Err(wrong(1, "the header line with the column names is missing"));
             }
             None => header
                 .fields()
@@ -64,7 +65,7 @@ impl Delimited {
         };
         for (index, name) in names.iter().enumerate() {
             if source.columns.number(name, header.line)? as usize != index {
-                return Err(wrong(header.line, format!("column \"{name}\" is there twice")));
+                return Err(wrong(header.line, format!("column \"{name}\" occurs twice")));
             }
         }
         Ok(source)
@@ -124,7 +125,7 @@ impl Delimited {
                 record.bytes.extend_from_slice(rest);
                 at = self.line.len();
                 if !self.lines.append(&mut self.line)? {
-                    return Err(wrong(opened, "a quote is opened and never closed"));
+                    return Err(wrong(opened, "a quoted field is never closed"));
                 }
                 continue;
             };
@@ -140,7 +141,7 @@ impl Delimited {
                 _ => {
                     return Err(wrong(
                         self.lines.count(),
-                        "a closing quote is followed by something else than a comma",
+                        "a closing quote must be followed by a comma or the end of the line",
                     ));
                 }
             }
@@ -207,7 +208,7 @@ impl Source for Delimited {
         let (fields, columns) = (record.fields.len(), self.columns.names().len());
         if fields != columns {
             let plural = if fields == 1 { "" } else { "s" };
-            let why = format!("the record has {fields} field{plural}, the header names {columns}");
+            let why = format!("the record has {fields} field{plural} instead of {columns}");
             return Err(wrong(record.line, why));
         }
         record.fields.retain(|(name, _)| *name != MISSING);

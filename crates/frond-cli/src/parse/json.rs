@@ -42,18 +42,21 @@ impl Source for JsonLines {
         record.begin(line);
         let object: Object<'_> = serde_json::from_slice(&self.line).map_err(|error| {
             let why = without_line(&error);
-            wrong(line, format!("no JSON object: {why}; each line is one, like {{\"id\": 1}}"))
+            wrong(
+                line,
+                format!("not a JSON object: {why}; each line must be one, like {{\"id\": 1}}"),
+            )
         })?;
         for (name, value) in object.0 {
             let name = self.columns.number(&name, line)?;
             if record.has(name) {
-                return Err(wrong(line, "a field is there twice"));
+                return Err(wrong(line, "a field occurs twice"));
             }
             match value.get() {
                 "null" => {}
                 text if text.starts_with('"') => {
                     let text: Cow<'_, str> = serde_json::from_str(text).map_err(|error| {
-                        wrong(line, format!("no text: {}", without_line(&error)))
+                        wrong(line, format!("not a valid string: {}", without_line(&error)))
                     })?;
                     record.push(name, text.as_bytes());
                 }

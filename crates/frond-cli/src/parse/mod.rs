@@ -5,11 +5,10 @@
 //! ([`Columns`]); values are bytes, of any encoding except in JSON, which is UTF-8 by definition.
 //!
 //! Invariants
-//! 1. A record that is not well-formed is an error that names its line; nothing is guessed, dropped
-//!    or truncated. Any bytes result in records or one error, never in a panic.
+//! 1. A malformed record is an error that names its line; nothing is guessed, dropped or truncated.
+//!    Any input gives records or one error, never a panic.
 //! 2. Memory: one record of at most `lines::RECORD_BYTES_MAX`, and at most [`COLUMNS_MAX`] names.
-//! 3. A field that is missing (JSON null, `\N`, the null of CSV) is different from an
-//!    empty one.
+//! 3. A field that is missing (JSON null, `\N`, the null of CSV) is different from an empty one.
 //!
 //! Threads: one reader each.
 
@@ -54,13 +53,13 @@ fn wrong(line: u64, why: impl Into<String>) -> ParseError {
 /// The formats, as `--format` names them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Format {
-    /// Comma-separated, RFC 4180 quoting, names in the first line.
+    /// Comma-separated, RFC 4180 quoting, with a header line
     Csv,
-    /// Tab-separated, with \t \n \r \\ escapes and \N for null, names in the first line.
+    /// Tab-separated, with \t \n \r \\ escapes and \N for null, with a header line
     Tsv,
-    /// One JSON object per line.
+    /// One JSON object per line
     Json,
-    /// Debian control paragraphs, as `apt-cache dumpavail` prints them.
+    /// Debian control paragraphs, as printed by `apt-cache dumpavail`
     Control,
 }
 

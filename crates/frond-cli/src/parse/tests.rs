@@ -70,26 +70,23 @@ fn csv_may_begin_with_a_byte_order_mark_and_end_without_a_line_end() {
 fn malformed_csv_is_reported_with_its_line() {
     assert_eq!(
         error(Format::Csv, b"a,b\n1,2\n1,2,3\n"),
-        "line 3: the record has 3 fields, the header names 2"
+        "line 3: the record has 3 fields instead of 2"
     );
     assert_eq!(
         error(Format::Csv, b"a,b\n1,\"2\n3,4\n5,6\n"),
-        "line 2: a quote is opened and never closed"
+        "line 2: a quoted field is never closed"
     );
     assert_eq!(
         error(Format::Csv, b"a,b\n\n1,\"2\"x\n"),
-        "line 3: a closing quote is followed by something else than a comma"
+        "line 3: a closing quote must be followed by a comma or the end of the line"
     );
-    assert_eq!(error(Format::Csv, b"a,a\n"), "line 1: column \"a\" is there twice");
+    assert_eq!(error(Format::Csv, b"a,a\n"), "line 1: column \"a\" occurs twice");
     assert_eq!(error(Format::Csv, b"a,\xff\n"), "line 1: a column's name is not UTF-8");
     assert_eq!(
         error(Format::Csv, b"a,,b\n"),
         "line 1: a field's name is empty or has control characters"
     );
-    assert_eq!(
-        error(Format::Csv, b""),
-        "line 1: there is no first line with the names of the columns"
-    );
+    assert_eq!(error(Format::Csv, b""), "line 1: the header line with the column names is missing");
 }
 
 #[test]
@@ -141,10 +138,7 @@ fn tsv_escapes_and_nulls() {
             (3, row(&[("a", ""), ("b", ""), ("c", "\"")])),
         ]
     );
-    assert_eq!(
-        error(Format::Tsv, b"a\tb\n1\n"),
-        "line 2: the record has 1 field, the header names 2"
-    );
+    assert_eq!(error(Format::Tsv, b"a\tb\n1\n"), "line 2: the record has 1 field instead of 2");
 }
 
 #[test]
@@ -167,14 +161,14 @@ fn malformed_json_is_reported_with_its_line() {
         let error = error(Format::Json, text);
         assert!(error.starts_with(start), "{error}");
     };
-    begins(b"{\"a\":1}\n[1]\n", "line 2: no JSON object: invalid type: sequence");
-    begins(b"{\"a\":1}\n\n{\"a\":\n", "line 3: no JSON object: EOF while parsing");
-    begins(b"{\"a\":1} {\"a\":2}\n", "line 1: no JSON object: trailing characters at column 9");
-    begins(b"{\"a\":1,\"a\":2}\n", "line 1: a field is there twice");
-    begins(b"{\"a\":\"\xff\"}\n", "line 1: no JSON object: invalid unicode code point");
+    begins(b"{\"a\":1}\n[1]\n", "line 2: not a JSON object: invalid type: sequence");
+    begins(b"{\"a\":1}\n\n{\"a\":\n", "line 3: not a JSON object: EOF while parsing");
+    begins(b"{\"a\":1} {\"a\":2}\n", "line 1: not a JSON object: trailing characters at column 9");
+    begins(b"{\"a\":1,\"a\":2}\n", "line 1: a field occurs twice");
+    begins(b"{\"a\":\"\xff\"}\n", "line 1: not a JSON object: invalid unicode code point");
     begins(b"{\"a\":\"\\ud800\"}\n", "line 1: no");
     let deep = ["{\"a\":".as_bytes(), &b"[".repeat(100_000)].concat();
-    begins(&deep, "line 1: no JSON object");
+    begins(&deep, "line 1: not a JSON object");
 }
 
 #[test]
@@ -205,7 +199,7 @@ fn control_paragraphs_with_continuation_lines() {
 fn malformed_control_is_reported_with_its_line() {
     assert_eq!(
         error(Format::Control, b"A: 1\nnonsense\n"),
-        "line 2: neither a field (Name: value) nor a continuation line"
+        "line 2: expected a field (Name: value) or a continuation line"
     );
     assert_eq!(
         error(Format::Control, b" x\n"),
@@ -213,7 +207,7 @@ fn malformed_control_is_reported_with_its_line() {
     );
     assert_eq!(
         error(Format::Control, b"A: 1\nB: 2\na: 3\n"),
-        "line 3: a field is there twice in one paragraph"
+        "line 3: a field occurs twice in one paragraph"
     );
     assert_eq!(
         error(Format::Control, b": 1\n"),

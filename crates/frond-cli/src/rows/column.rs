@@ -76,11 +76,11 @@ impl KeyColumn {
         Ok(())
     }
 
-    /// Appends to `first` and `last` the parts between which all values are that start with `text`:
-    /// those of a text, or the times of a year, month, day, hour, minute or second.
+    /// Appends the bounds of all values that start with `text` to `first` and `last`. For a time,
+    /// `text` is a year, month, day, hour, minute or second.
     ///
     /// # Errors
-    /// No text is the start of a number; or `text` is none of a time.
+    /// The column holds numbers, or `text` is not the start of a time.
     pub fn write_prefix(
         &self,
         text: &[u8],
@@ -115,7 +115,10 @@ impl KeyColumn {
         match (value, self.kind) {
             (Some(value), _) => {
                 out.push(1);
-                self.write(value, out)?;
+                self.write(value, out).map_err(|why| match value.is_empty() {
+                    true => format!("{why}; use --null '' to load empty CSV fields as null"),
+                    false => why,
+                })?;
             }
             (None, ColumnKind::Text) => self.write_missing::<&[u8]>(out),
             (None, ColumnKind::Int | ColumnKind::Time) => self.write_missing::<i64>(out),
@@ -161,7 +164,7 @@ impl KeyColumn {
             }
             ColumnKind::Int => "a 64-bit integer",
             ColumnKind::Float => "a 64-bit floating-point number",
-            ColumnKind::Time => "a time like 2026-01-31T23:59:59Z",
+            ColumnKind::Time => "a time such as 2026-01-31T23:59:59Z",
         };
         parsed.ok_or_else(|| {
             let value = crate::escape::escape(value.get(..40).unwrap_or(value));
@@ -232,11 +235,11 @@ pub fn list(columns: &[KeyColumn]) -> String {
     }
 }
 
-/// Says that no prefix of a number can be searched for.
+/// The message for a prefix of a number.
 pub fn no_prefix(column: &str) -> String {
     format!(
-        "\"{column}\" is a number, and --prefix means nothing for a part of one: put a comma after \
-         the whole number, or use --from and --to"
+        "\"{column}\" is a number, which has no prefix: add a comma after the whole number, or use \
+         --from and --to"
     )
 }
 
@@ -245,14 +248,14 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Parses a number; one that is too large for a float is none. Infinity is spelled out.
+/// Parses a floating-point number. One that is too large is refused; infinity is written as `inf`.
 fn float(text: &[u8]) -> Option<f64> {
     let number: f64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
     let is_too_large = number.is_infinite() && text.iter().any(u8::is_ascii_digit);
     (!is_too_large).then_some(number)
 }
 
-/// Microseconds since 1970 of a time; without an offset it is in UTC.
+/// Parses a time, in UTC unless it has an offset: microseconds since 1970.
 fn micros(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?.trim();
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
@@ -265,8 +268,8 @@ fn in_utc(time: jiff::civil::DateTime) -> Option<i64> {
     Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_microsecond())
 }
 
-/// First and last microsecond of what a text names in UTC: a year, a month, a day, an hour, a
-/// minute, a second; or the moment of a complete time.
+/// First and last microsecond of a year, month, day, hour, minute or second in UTC. For a complete
+/// time, both are that time.
 fn period(text: &[u8]) -> Option<(i64, i64)> {
     use jiff::{Span, civil::DateTime};
     let text = std::str::from_utf8(text).ok()?.trim();

@@ -26,7 +26,7 @@
 //! 1. A record with valid key columns is restored from key and row field by field; integers of the
 //!    key without plus sign and leading zeros.
 //! 2. Rows and keys fit the layouts given here.
-//! 3. Bytes that are no row, or no key, of this header are refused; nothing panics.
+//! 3. Bytes that are not a row or key of this header are refused; nothing panics.
 
 use frond::{
     layout::{End, Hint, Layout, Part},
@@ -232,9 +232,14 @@ impl Header {
                 [] => Ok(key),
                 [value] => match value.as_ref().and_then(number) {
                     Some(number) => Ok(tuple::encode(&(number,))),
-                    None => Err("rows are numbered: the key is a number".to_owned()),
+                    None => {
+                        Err("this tree has no key columns: the key is the number of the row"
+                            .to_owned())
+                    }
                 },
-                _ => Err("rows are numbered: the key is one number".to_owned()),
+                _ => {
+                    Err("this tree has no key columns: the key is the number of the row".to_owned())
+                }
             };
         }
         if values.len() > self.key.len() {
@@ -243,20 +248,21 @@ impl Header {
         for (column, value) in self.key.iter().zip(values) {
             match value {
                 Some(value) => column.write(value, &mut key)?,
-                None => return Err(format!("\"{}\" is a key column, never null", column.name)),
+                None => return Err(format!("key column \"{}\" cannot be null", column.name)),
             }
         }
         Ok(key)
     }
 
-    /// Describes the key, for a user who gave another number of values.
+    /// The message for a wrong number of key values.
     pub fn key_is(&self, given: usize) -> String {
         let columns = match self.key.len() {
             1 => "1 column".to_owned(),
             more => format!("{more} columns"),
         };
-        let were = if given == 1 { "was" } else { "were" };
-        format!("the key has {columns} ({}), and {given} {were} given", list(&self.key))
+        let values =
+            if given == 1 { "1 value was".to_owned() } else { format!("{given} values were") };
+        format!("the key has {columns} ({}), but {values} given", list(&self.key))
     }
 }
 
@@ -321,7 +327,7 @@ impl RowBuilder {
         for (column, place) in header.key.iter().zip(&self.key_columns) {
             let value = self
                 .value(*place)
-                .ok_or_else(|| format!("there is no \"{}\", which is a key column", column.name))?;
+                .ok_or_else(|| format!("key column \"{}\" has no value", column.name))?;
             column.write(value, &mut key)?;
         }
         if header.key.is_empty() {

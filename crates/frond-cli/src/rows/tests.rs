@@ -98,8 +98,5 @@ fn record_without_its_key_is_refused() {
     let header = header(2, &["c1"], &[], false);
     let mut builder = RowBuilder::new(&header);
     builder.set(0, b"x");
-    assert_eq!(
-        builder.finish(&header, 0),
-        Err("there is no \"c1\", which is a key column".to_owned())
-    );
+    assert_eq!(builder.finish(&header, 0), Err("key column \"c1\" has no value".to_owned()));
 }

@@ -53,7 +53,7 @@ pub enum Text {
     /// Of a few templates, and some of none.
     Calls,
     /// Contains the text before it in the row.
-    Quoting,
+    Referring,
 }
 
 #[derive(Clone)]
@@ -118,7 +118,7 @@ impl Text {
             Self::Repeated,
             Self::Noise,
             Self::Calls,
-            Self::Quoting,
+            Self::Referring,
         ];
         *dice.pick(&all)
     }
@@ -175,7 +175,7 @@ impl Recipe {
             }
             Self::String(part, sort) => {
                 let content = match sort {
-                    Text::Quoting => [b"/pool/", &said[..], b".deb"].concat(),
+                    Text::Referring => [b"/pool/", &said[..], b".deb"].concat(),
                     sort => text(dice, *sort, row),
                 };
                 said.clone_from(&content);
@@ -272,7 +272,7 @@ pub fn text(dice: &mut Dice, sort: Text, row: u64) -> Vec<u8> {
                 format!("@Key='{head:08X}-{:04X}-4ABC-9ABC-{tail:012X}'", low >> 48).into_bytes()
             }
         },
-        Text::Quoting => format!("/pool/{}.deb", row % 40).into_bytes(),
+        Text::Referring => format!("/pool/{}.deb", row % 40).into_bytes(),
     }
 }
 
@@ -281,13 +281,13 @@ fn side(dice: &mut Dice, of_key: bool) -> Vec<Recipe> {
     (0..count).map(|number| Recipe::random(dice, of_key, number + 1 == count)).collect()
 }
 
-/// Values whose parts are correlated, and calls: they are encoded as differences, lines, quotes,
-/// and templates.
+/// Values whose parts are correlated, and calls: they are encoded as differences, lines,
+/// references, and templates.
 fn related() -> [Vec<Recipe>; 2] {
     let number = |course| Recipe::Number(8, Hint::Integer, course);
     let string = |text| Recipe::String(Part::Var(End::Prefixed), text);
     let numbers = [Course::Moment, Course::Behind, Course::Along].map(number);
-    let strings = [Text::Hex, Text::Quoting, Text::Calls].map(string);
+    let strings = [Text::Hex, Text::Referring, Text::Calls].map(string);
     [vec![number(Course::Ascending(9))], [numbers, strings].concat()]
 }
 

@@ -17,7 +17,7 @@ use super::{
         VERSION, WHOLE_KEYS, WIDE,
     },
     pushed_rows::{Cuts, Held, Length, ascends, strings_apart, words_apart},
-    reference::{QUOTE_BYTES_MIN, Quotable, ending_bytes, may_be_quoted},
+    reference::{Candidate, REFERENCE_BYTES_MIN, ending_bytes, may_be_target},
     samples::Samples,
     writer::{ChunkCounts, ColumnWriter, Plans},
 };
@@ -54,8 +54,8 @@ struct Scratch {
     earlier: Vec<Earlier>,
     spare: Vec<Vec<u64>>,
     strings: Strings,
-    /// Columns that later ones may quote, and memory of former ones.
-    quotable: Vec<Quotable>,
+    /// Columns that later ones may refer to, and memory of former ones.
+    candidates: Vec<Candidate>,
     spare_strings: Vec<Strings>,
     body: Vec<u8>,
     ends: Vec<usize>,
@@ -166,9 +166,9 @@ impl ColumnarBuilder {
         let mut flags = if fits { 0 } else { WHOLE_KEYS };
         self.scratch.body.clear();
         self.scratch.ends.clear();
-        let Scratch { earlier, spare, quotable, spare_strings, .. } = &mut self.scratch;
+        let Scratch { earlier, spare, candidates, spare_strings, .. } = &mut self.scratch;
         spare.extend(earlier.drain(..).map(|earlier| earlier.words));
-        spare_strings.extend(quotable.drain(..).map(|quotable| quotable.strings));
+        spare_strings.extend(candidates.drain(..).map(|candidate| candidate.strings));
         self.put_tags();
         let Self {
             keys, payloads, key_cuts, value_cuts, in_columns, plans, writer, scratch, ..
@@ -343,12 +343,12 @@ impl Scratch {
         plans: &mut Plans,
         writer: &mut ColumnWriter,
     ) {
-        let Self { words, earlier, spare, strings, quotable, spare_strings, body, ends } = self;
+        let Self { words, earlier, spare, strings, candidates, spare_strings, body, ends } = self;
         let count = rows.held.rows();
         let all_in = rows.in_columns.iter().all(|&is| is);
         let first_in = (0..count).find(|&row| rows.is_in(row)).unwrap_or(0);
         let mut fillers_left = FILLERS_BYTES_MAX;
-        writer.quoting_columns = 0;
+        writer.referring_columns = 0;
         for (index, column) in rows.side.columns.iter().enumerate() {
             let number = rows.number + index;
             match column.holds {
@@ -406,17 +406,17 @@ impl Scratch {
                         }
                     }
                     let model = models.get(number).and_then(|model| model.as_deref());
-                    let may_be_quoted = if rows.is_key {
-                        may_be_quoted(writer.put_strings(plans, number, true, model, strings, body))
+                    let may_be_target = if rows.is_key {
+                        may_be_target(writer.put_strings(plans, number, true, model, strings, body))
                     } else {
-                        writer.put_texts(plans, number, model, strings, quotable, body)
+                        writer.put_texts(plans, number, model, strings, candidates, body)
                     };
-                    let long_enough = strings.bytes().len() >= count * QUOTE_BYTES_MIN;
-                    if may_be_quoted && long_enough && quotable.len() < EARLIER_MAX {
+                    let long_enough = strings.bytes().len() >= count * REFERENCE_BYTES_MIN;
+                    if may_be_target && long_enough && candidates.len() < EARLIER_MAX {
                         let other = spare_strings.pop().unwrap_or_default();
                         let strings = std::mem::replace(strings, other);
                         let (at, ending) = (ends.len() as u16, ending_bytes(column));
-                        quotable.push(Quotable { number, at, ending, strings });
+                        candidates.push(Candidate { number, at, ending, strings });
                     }
                 }
             }

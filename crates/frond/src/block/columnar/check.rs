@@ -29,14 +29,14 @@ struct Seen<'c> {
     filler_bytes: usize,
     words: Vec<u64>,
     strings: Strings,
-    quotes: reference::Scratch,
-    /// Number of columns that quote others.
-    quoting: usize,
+    references: reference::Scratch,
+    /// Number of columns that refer to others.
+    referring_columns: usize,
 }
 
 /// Checks order, lengths, tags, and that every column fits its place. Takes 26 bytes per row, and
 /// for the longest string column and for a codec's chunk twice the length of the rows and their
-/// placeholders each; with quotes as much again, plus once for each of four quoted columns. What
+/// placeholders each; with references as much again, plus once for each of four targets. What
 /// codecs decode stays in `chunks`, which must be empty.
 pub fn check_into(columnar: &ColumnarBlock<'_>, chunks: &mut Chunks) -> Result<(), BadBlock> {
     if columnar.raw_bytes() > BLOCK_RAW_BYTES_MAX {
@@ -52,8 +52,8 @@ pub fn check_into(columnar: &ColumnarBlock<'_>, chunks: &mut Chunks) -> Result<(
         filler_bytes: 0,
         words: vec![0; rows],
         strings: Strings::new(),
-        quotes: reference::Scratch::default(),
-        quoting: 0,
+        references: reference::Scratch::default(),
+        referring_columns: 0,
     };
     seen.look_at_words(columnar, 0)?;
     for &number in &seen.words {
@@ -104,7 +104,7 @@ impl Seen<'_> {
         Ok(())
     }
 
-    /// Checks a string column of the value; it may quote columns that were checked before. The
+    /// Checks a string column of the value; it may refer to columns that were checked before. The
     /// strings are decoded, unless all have one length, which is then returned: strings that may be
     /// `any` need no further check.
     fn look_at_texts(
@@ -114,21 +114,21 @@ impl Seen<'_> {
         any: bool,
     ) -> Result<Option<usize>, BadBlock> {
         let texts = columnar.texts(at, self.chunks.of(at))?;
-        self.quoting += usize::from(texts.quotes());
-        if self.quoting > reference::QUOTING_MAX {
-            return Err(BadBlock("too many columns quote others"));
+        self.referring_columns += usize::from(texts.has_references());
+        if self.referring_columns > reference::REFERRING_MAX {
+            return Err(BadBlock("too many columns refer to others"));
         }
         fills(columnar, at, texts.bytes_used())?;
         texts.strs().check()?;
         self.strings.clear();
         if any
-            && !texts.quotes()
+            && !texts.has_references()
             && let Some(bytes) = texts.strs().even_bytes()
         {
             return Ok(Some(bytes));
         }
         let rows = 0..columnar.rows();
-        texts.decode(columnar, rows, &mut self.quotes, &mut self.strings).map(|()| None)
+        texts.decode(columnar, rows, &mut self.references, &mut self.strings).map(|()| None)
     }
 
     fn look_at_strings(&mut self, columnar: &ColumnarBlock<'_>, at: usize) -> Result<(), BadBlock> {

@@ -208,8 +208,8 @@ impl<'a> ColumnarBlock<'a> {
         self.strs_of(at, self.bytes(at)?, self.bytes_max(1), chunk)
     }
 
-    /// Parses a string column from `bytes`, which exclude a head of quotes; its strings have at
-    /// most `bytes_max` bytes.
+    /// Parses a string column from `bytes`, without the head of one with references; its strings
+    /// have at most `bytes_max` bytes.
     #[inline]
     pub(super) fn strs_of<'b>(
         &self,

@@ -55,7 +55,7 @@ pub(super) struct Scratch {
     pub strings: Vec<Strings>,
     /// What codecs have decoded of this block: a walk decodes it once.
     pub chunks: Chunks,
-    pub quotes: reference::Scratch,
+    pub references: reference::Scratch,
 }
 
 impl Scratch {
@@ -197,7 +197,7 @@ impl Lines {
         if scratch.strings.len() < columns {
             scratch.strings.resize_with(columns, Strings::new);
         }
-        let Scratch { words, strings, chunks, quotes } = scratch;
+        let Scratch { words, strings, chunks, references } = scratch;
         let mut decoded_bytes = 0;
         for ((slot, (at, column)), strings) in source.wanted().enumerate().zip(&mut *strings) {
             match column.holds {
@@ -208,7 +208,7 @@ impl Lines {
                 Holds::String(_) | Holds::Content => {
                     strings.clear();
                     let texts = source.columnar.texts(at, chunks.of(at))?;
-                    texts.decode(source.columnar, rows.clone(), quotes, strings)?;
+                    texts.decode(source.columnar, rows.clone(), references, strings)?;
                     decoded_bytes += strings.bytes().len();
                     if decoded_bytes > source.columnar.bytes_max(columns) {
                         return Err(TOO_LONG);

@@ -18,7 +18,7 @@
 //! | `frame.rs` | the places of a block's columns |
 //! | `difference.rs` | columns stored as the difference to another |
 //! | `line.rs` | linear functions that columns may be differences to |
-//! | `reference.rs` | string columns that quote others |
+//! | `reference.rs` | string columns that refer to others |
 //! | `search.rs` | finding the row of a key |
 //! | `row.rs` | one row from its columns; point lookup |
 //! | `vector.rs` | many rows from their columns |

@@ -1,24 +1,25 @@
-//! String columns that quote other columns of their row: a file name that contains the package's
+//! String columns that refer to other columns of their row: a file name that contains the package's
 //! name and version, an address with a user's name.
 //!
 //! A general codec does not know that both strings are in one row: it encodes where the other
-//! string was, which takes more than the rest of the row. A quote is one byte, and rows that differ
-//! only in what they quote become equal strings, for whatever encoding the column then gets.
+//! string was, which takes more than the rest of the row. A reference is one byte, and rows that
+//! differ only in the strings they refer to become equal strings, for whatever encoding the column
+//! then gets. A column that is referred to is a target.
 //!
 //! ```text
-//! quoting = 15 | number of quoted columns u8 | each: its number in the directory u16 | strings
-//! strings   248 + i stands for the string of quoted column i, 255 for the byte after it
+//! column  = 15 | number of targets u8 | each: its number in the directory u16 | strings
+//! strings   248 + i stands for the string of target i, 255 for the byte after it
 //! ```
 //!
 //! Invariants
-//! 1. Quoted columns come earlier, quote nothing themselves, and use no codec: reading a string
-//!    takes one read of its own, and one in place for each quote.
-//! 2. Key columns quote nothing: they are searched as they are.
-//! 3. Numbers of quoted columns ascend, and a block has at most [`QUOTING_MAX`] columns that quote:
+//! 1. Targets come earlier, have no references themselves, and use no codec: reading a string takes
+//!    one read of its own, and one in place for each target.
+//! 2. Key columns have no references: they are searched as they are.
+//! 3. Numbers of targets ascend, and a block has at most [`REFERRING_MAX`] columns with references:
 //!    decoding the whole block decodes no column more often than that.
 //! 4. The length of decoded strings is bounded as everything decoded is, by
-//!    [`ColumnarBlock::bytes_max`]; with quotes, and with escaped bytes, they are at most twice as
-//!    long.
+//!    [`ColumnarBlock::bytes_max`]; with references, and with escaped bytes, they are at most twice
+//!    as long.
 
 use std::{convert::Infallible, ops::Range};
 
@@ -34,34 +35,34 @@ use crate::layout::{End, Part};
 
 /// First byte of the column. No kind of string column has it.
 const TAG: u8 = 15;
-/// Most columns that one column quotes.
-pub(super) const QUOTED_MAX: usize = 4;
-/// Most columns of a block that quote others.
-pub(super) const QUOTING_MAX: usize = 16;
-/// The first quote byte, and the escape byte: the byte after it is taken literally.
+/// Most columns that one column refers to.
+pub(super) const TARGETS_MAX: usize = 4;
+/// Most columns of a block that refer to others.
+pub(super) const REFERRING_MAX: usize = 16;
+/// The first reference byte, and the escape byte: the byte after it is taken literally.
 const FIRST: u8 = 248;
 const LITERAL: u8 = 255;
-/// Shorter strings are not worth a quote.
-pub(super) const QUOTE_BYTES_MIN: usize = 3;
+/// Shorter strings are not worth a reference.
+pub(super) const REFERENCE_BYTES_MIN: usize = 3;
 /// Number of rows in the sample that is examined first.
 const SAMPLES: usize = 32;
 
-/// Number of strings of a row whose places are remembered: quoting columns mostly quote those just
+/// Number of strings of a row whose places are remembered: columns mostly refer to those just
 /// before them.
 const PLACES: usize = 8;
 
-const BAD: BadBlock = BadBlock("a column quotes none that it can");
+const BAD: BadBlock = BadBlock("a column refers to one that it cannot");
 
-/// A column that others may quote: its position in the directory, and the number of terminator
-/// bytes of each of its strings, which are not quoted.
+/// A column that others refer to: its position in the directory, and the number of terminator bytes
+/// of each of its strings, which a reference leaves out.
 #[derive(Clone, Copy, Debug, Default)]
-struct Quoted {
+struct Target {
     at: usize,
     ending: usize,
 }
 
 impl<'a> ColumnarBlock<'a> {
-    /// String column `at` of the directory, of values, which may quote others.
+    /// String column `at` of the directory, of values, which may refer to others.
     #[inline]
     pub(super) fn texts<'b>(&self, at: usize, chunk: &'b mut Vec<u8>) -> Result<Texts<'b>, BadBlock>
     where
@@ -101,15 +102,15 @@ impl Places {
 #[derive(Debug)]
 pub(super) struct Texts<'a> {
     strs: Strs<'a>,
-    quoted: [Quoted; QUOTED_MAX],
+    targets: [Target; TARGETS_MAX],
     count: usize,
 }
 
-/// Buffers for decoding strings with quotes.
+/// Buffers for decoding strings with references.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
     strings: Strings,
-    quoted: [Strings; QUOTED_MAX],
+    targets: [Strings; TARGETS_MAX],
 }
 
 /// The number of bytes that terminate the strings of a column and carry no content.
@@ -129,35 +130,35 @@ impl<'a> Texts<'a> {
         chunk: &'a mut Vec<u8>,
     ) -> Result<Self, BadBlock> {
         let bytes = columnar.bytes(at)?;
-        let mut quoted = [Quoted::default(); QUOTED_MAX];
+        let mut targets = [Target::default(); TARGETS_MAX];
         let (bytes, count) = match bytes.first() {
-            Some(&TAG) => cut(columnar, at, bytes, &mut quoted)?,
+            Some(&TAG) => cut(columnar, at, bytes, &mut targets)?,
             _ => (bytes, 0),
         };
         let bytes_max = columnar.bytes_max(1) * if count > 0 { 2 } else { 1 };
-        Ok(Self { strs: columnar.strs_of(at, bytes, bytes_max, chunk)?, quoted, count })
+        Ok(Self { strs: columnar.strs_of(at, bytes, bytes_max, chunk)?, targets, count })
     }
 
-    /// The strings as stored, with their quotes.
+    /// The strings as stored, with their references.
     pub fn strs(&self) -> &Strs<'a> {
         &self.strs
     }
 
-    /// True if they quote other columns.
-    pub fn quotes(&self) -> bool {
+    /// True if they refer to other columns.
+    pub fn has_references(&self) -> bool {
         self.count > 0
     }
 
     /// The length of all strings, if each can be written directly into its place; this requires
-    /// that they quote nothing.
+    /// that they have no references.
     #[inline]
     pub fn even_bytes(&self) -> Option<usize> {
-        if self.quotes() { None } else { self.strs.even_bytes() }
+        if self.has_references() { None } else { self.strs.even_bytes() }
     }
 
     /// Length of the column.
     pub fn bytes_used(&self) -> usize {
-        self.strs.bytes_used() + if self.quotes() { head_bytes(self.count) } else { 0 }
+        self.strs.bytes_used() + if self.has_references() { head_bytes(self.count) } else { 0 }
     }
 
     /// Appends string `row` of the block to `out`, in which other strings of the row are at
@@ -172,12 +173,12 @@ impl<'a> Texts<'a> {
     ) -> Result<(), BadBlock> {
         match self.count {
             0 => self.strs.get(row, out),
-            _ => self.get_quoting(columnar, row, places, out),
+            _ => self.get_resolved(columnar, row, places, out),
         }
     }
 
     #[inline(never)]
-    fn get_quoting(
+    fn get_resolved(
         &self,
         columnar: &ColumnarBlock<'_>,
         row: usize,
@@ -187,27 +188,27 @@ impl<'a> Texts<'a> {
         let mut string = Vec::new();
         self.strs.get(row, &mut string)?;
         let base = out.len();
-        // The places of quoted strings, either read before as a part of the row, or here, since
-        // many are quoted twice.
-        let mut found: [Option<Range<usize>>; QUOTED_MAX] = [const { None }; QUOTED_MAX];
-        for (found, quoted) in found.iter_mut().zip(self.quoted.iter().take(self.count)) {
-            *found = places.of(quoted.at).map(|place| {
-                let end = place.end.saturating_sub(quoted.ending).max(place.start);
+        // The places of the targets' strings, either read before as a part of the row, or here,
+        // since many are referred to twice.
+        let mut found: [Option<Range<usize>>; TARGETS_MAX] = [const { None }; TARGETS_MAX];
+        for (found, target) in found.iter_mut().zip(self.targets.iter().take(self.count)) {
+            *found = places.of(target.at).map(|place| {
+                let end = place.end.saturating_sub(target.ending).max(place.start);
                 place.start..end
             });
         }
         spell(&string, |piece| {
             match piece {
                 Piece::Bytes(bytes) => out.extend_from_slice(bytes),
-                Piece::Quote(index) => {
-                    let quoted = self.quoted.get(..self.count).and_then(|all| all.get(index));
-                    let (quoted, found) = quoted.zip(found.get_mut(index)).ok_or(BAD)?;
+                Piece::Reference(index) => {
+                    let target = self.targets.get(..self.count).and_then(|all| all.get(index));
+                    let (target, found) = target.zip(found.get_mut(index)).ok_or(BAD)?;
                     match found {
                         Some(range) => out.extend_from_within(range.clone()),
                         None => {
                             let start = out.len();
-                            columnar.strs(quoted.at, &mut Vec::new())?.get(row, out)?;
-                            let end = out.len().saturating_sub(quoted.ending).max(start);
+                            columnar.strs(target.at, &mut Vec::new())?.get(row, out)?;
+                            let end = out.len().saturating_sub(target.ending).max(start);
                             out.truncate(end);
                             *found = Some(start..end);
                         }
@@ -226,15 +227,15 @@ impl<'a> Texts<'a> {
         scratch: &mut Scratch,
         out: &mut Strings,
     ) -> Result<(), BadBlock> {
-        let Some(of) = self.quoted.get(..self.count).filter(|of| !of.is_empty()) else {
+        let Some(targets) = self.targets.get(..self.count).filter(|all| !all.is_empty()) else {
             return self.strs.decode(rows, out);
         };
-        let Scratch { strings, quoted } = scratch;
+        let Scratch { strings, targets: decoded } = scratch;
         strings.clear();
         self.strs.decode(rows.clone(), strings)?;
-        for (of, quoted) in of.iter().zip(&mut *quoted) {
-            quoted.clear();
-            columnar.strs(of.at, &mut Vec::new())?.decode(rows.clone(), quoted)?;
+        for (target, decoded) in targets.iter().zip(&mut *decoded) {
+            decoded.clear();
+            columnar.strs(target.at, &mut Vec::new())?.decode(rows.clone(), decoded)?;
         }
         let bytes_max = out.bytes().len() + columnar.bytes_max(1);
         for (index, string) in strings.iter().enumerate() {
@@ -242,9 +243,10 @@ impl<'a> Texts<'a> {
                 spell(string, |piece| {
                     match piece {
                         Piece::Bytes(piece) => bytes.extend_from_slice(piece),
-                        Piece::Quote(quote) => {
-                            let (of, quoted) = of.get(quote).zip(quoted.get(quote)).ok_or(BAD)?;
-                            bytes.extend_from_slice(without(quoted.get(index), of.ending));
+                        Piece::Reference(to) => {
+                            let target = targets.get(to).zip(decoded.get(to));
+                            let (target, decoded) = target.ok_or(BAD)?;
+                            bytes.extend_from_slice(without(decoded.get(index), target.ending));
                         }
                     }
                     if bytes.len() > bytes_max { Err(TOO_LONG) } else { Ok(()) }
@@ -271,18 +273,18 @@ pub(super) fn head_of(bytes: &[u8]) -> usize {
     }
 }
 
-/// Parses what column `at` quotes, and the number of quoted columns; returns also the strings.
+/// Parses the targets of column `at`; returns the strings and the number of targets.
 #[inline(never)]
 fn cut<'a>(
     columnar: &ColumnarBlock<'a>,
     at: usize,
     bytes: &'a [u8],
-    quoted: &mut [Quoted; QUOTED_MAX],
+    targets: &mut [Target; TARGETS_MAX],
 ) -> Result<(&'a [u8], usize), BadBlock> {
     let [_, count, ref rest @ ..] = *bytes else { return Err(BAD) };
     let count = usize::from(count);
     let (numbers, strings) = rest.split_at_checked(2 * count).ok_or(BAD)?;
-    let slots = quoted.get_mut(..count).filter(|slots| !slots.is_empty()).ok_or(BAD)?;
+    let slots = targets.get_mut(..count).filter(|slots| !slots.is_empty()).ok_or(BAD)?;
     let mut least = 0;
     for (slot, number) in slots.iter_mut().zip(numbers.as_chunks::<2>().0) {
         let number = usize::from(u16::from_le_bytes(*number));
@@ -294,15 +296,15 @@ fn cut<'a>(
         if matches!(column.holds, Holds::Word(..)) || !is_plain {
             return Err(BAD);
         }
-        *slot = Quoted { at: number, ending: ending_bytes(column) };
+        *slot = Target { at: number, ending: ending_bytes(column) };
     }
     Ok((strings, count))
 }
 
-/// A piece of a string with quotes.
+/// A piece of a string with references.
 enum Piece<'a> {
     Bytes(&'a [u8]),
-    Quote(usize),
+    Reference(usize),
 }
 
 /// Splits a string into its pieces.
@@ -319,7 +321,7 @@ fn spell<'a>(
                 string = string.get(2..).unwrap_or_default();
             }
             FIRST.. => {
-                each(Piece::Quote(usize::from(first - FIRST)))?;
+                each(Piece::Reference(usize::from(first - FIRST)))?;
                 string = string.get(1..).unwrap_or_default();
             }
             _ => {
@@ -333,9 +335,9 @@ fn spell<'a>(
     Ok(())
 }
 
-/// A column of the block being built that a later one may quote.
+/// A column of the block being built that a later one may refer to.
 #[derive(Debug)]
-pub(super) struct Quotable {
+pub(super) struct Candidate {
     /// The number among all columns of the tree, and in this block's directory.
     pub number: usize,
     pub at: u16,
@@ -344,39 +346,39 @@ pub(super) struct Quotable {
     pub strings: Strings,
 }
 
-impl Quotable {
+impl Candidate {
     #[inline]
     fn get(&self, row: usize) -> &[u8] {
         without(self.strings.get(row), self.ending)
     }
 }
 
-/// True if a column with this codec may be quoted.
-pub(super) fn may_be_quoted(codec: Codec) -> bool {
+/// True if others may refer to a column with this codec.
+pub(super) fn may_be_target(codec: Codec) -> bool {
     codec == Codec::Raw
 }
 
-/// Appends the head of a column whose strings quote these columns.
-pub(super) fn put_head(quoted: &[&Quotable], out: &mut Vec<u8>) {
-    out.extend_from_slice(&[TAG, quoted.len() as u8]);
-    quoted.iter().for_each(|quoted| out.extend_from_slice(&quoted.at.to_le_bytes()));
+/// Appends the head of a column whose strings refer to these columns.
+pub(super) fn put_head(targets: &[&Candidate], out: &mut Vec<u8>) {
+    out.extend_from_slice(&[TAG, targets.len() as u8]);
+    targets.iter().for_each(|target| out.extend_from_slice(&target.at.to_le_bytes()));
 }
 
-/// Copies `strings` to `out`, with occurrences of these columns' strings replaced by quotes.
-pub(super) fn quote(strings: &Strings, quoted: &[&Quotable], out: &mut Strings) {
+/// Copies `strings` to `out`, with occurrences of the targets' strings replaced by references.
+pub(super) fn replace(strings: &Strings, targets: &[&Candidate], out: &mut Strings) {
     out.clear();
     for (row, string) in strings.iter().enumerate() {
-        quote_row(string, row, quoted, out);
+        replace_in_row(string, row, targets, out);
     }
 }
 
-fn quote_row(string: &[u8], row: usize, quoted: &[&Quotable], out: &mut Strings) {
-    let mut wanted: [&[u8]; QUOTED_MAX] = [&[]; QUOTED_MAX];
-    // A bit set of the first bytes of what is quoted: at most positions none of it starts.
+fn replace_in_row(string: &[u8], row: usize, targets: &[&Candidate], out: &mut Strings) {
+    let mut wanted: [&[u8]; TARGETS_MAX] = [&[]; TARGETS_MAX];
+    // A bit set of the first bytes of these strings: at most positions none of them starts.
     let mut firsts = [0u64; 4];
-    for (slot, quoted) in wanted.iter_mut().zip(quoted) {
-        let string = quoted.get(row);
-        if let Some(&first) = string.first().filter(|_| string.len() >= QUOTE_BYTES_MIN) {
+    for (slot, target) in wanted.iter_mut().zip(targets) {
+        let string = target.get(row);
+        if let Some(&first) = string.first().filter(|_| string.len() >= REFERENCE_BYTES_MIN) {
             *slot = string;
             firsts[usize::from(first >> 6)] |= 1 << (first & 63);
         }
@@ -402,21 +404,21 @@ fn quote_row(string: &[u8], row: usize, quoted: &[&Quotable], out: &mut Strings)
     });
 }
 
-/// Chooses which of these columns the strings should quote, based on a sample; none, unless that
+/// Chooses which of these columns the strings should refer to, based on a sample; none, unless that
 /// saves a quarter of their bytes. Each further column must save a sixteenth of what is left.
-pub(super) fn choose<'a>(strings: &Strings, quotable: &'a [Quotable]) -> Vec<&'a Quotable> {
+pub(super) fn choose<'a>(strings: &Strings, candidates: &'a [Candidate]) -> Vec<&'a Candidate> {
     let every = strings.len().div_ceil(SAMPLES).max(1);
     let rows = || (0..strings.len()).step_by(every);
-    let length_with = |quoted: &[&Quotable]| {
+    let length_with = |targets: &[&Candidate]| {
         let mut sample = Strings::new();
-        rows().for_each(|row| quote_row(strings.get(row), row, quoted, &mut sample));
+        rows().for_each(|row| replace_in_row(strings.get(row), row, targets, &mut sample));
         sample.bytes().len()
     };
     let all = length_with(&[]);
     let (mut chosen, mut left) = (Vec::new(), all);
-    while chosen.len() < QUOTED_MAX {
-        let tried = quotable.iter().map(|more| {
-            let with: Vec<&Quotable> = chosen.iter().copied().chain([more]).collect();
+    while chosen.len() < TARGETS_MAX {
+        let tried = candidates.iter().map(|more| {
+            let with: Vec<&Candidate> = chosen.iter().copied().chain([more]).collect();
             (length_with(&with), more)
         });
         match tried.min_by_key(|&(length, _)| length) {
@@ -430,7 +432,7 @@ pub(super) fn choose<'a>(strings: &Strings, quotable: &'a [Quotable]) -> Vec<&'a
     if left < all - all / 4 { chosen } else { Vec::new() }
 }
 
-/// True if strings of this many bytes, including the head, are worth the reads of what they quote.
-pub(super) fn worth_it(quoting_bytes: usize, plain_bytes: usize) -> bool {
-    quoting_bytes < plain_bytes - plain_bytes / 10
+/// True if strings of this many bytes, including the head, are worth the reads of their targets.
+pub(super) fn worth_it(with_references: usize, plain_bytes: usize) -> bool {
+    with_references < plain_bytes - plain_bytes / 10
 }

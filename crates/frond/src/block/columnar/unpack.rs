@@ -30,7 +30,7 @@ pub fn unpack(
     for at in 0..columnar.column_count() {
         let padded = columnar.bytes(at)?;
         let bytes = &padded[..padded.len() - PAD_BYTES];
-        // The strings start after the head that says which columns they quote.
+        // The strings start after the head that says which columns they refer to.
         let head = match columnar.column(at) {
             Some(column) if matches!(column.holds, Holds::Word(..)) => None,
             Some(_) if columnar.value_at(0).is_some_and(|first| at >= first) => {

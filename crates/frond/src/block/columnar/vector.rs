@@ -4,8 +4,8 @@
 //! 1. A vector takes at most the length of rows that the block states for keys and again for
 //!    payloads, and as much plus [`ColumnarBlock::bytes_max`] for what their columns decode to,
 //!    whatever the columns say. Rows of one length take at most eight additional bytes each, and a
-//!    codec's chunk takes another [`ColumnarBlock::bytes_max`]; strings with quotes take twice
-//!    that, plus once for each of the four columns that they may quote.
+//!    codec's chunk takes another [`ColumnarBlock::bytes_max`]; strings with references take twice
+//!    that, plus once for each of the four columns that they may refer to.
 
 use std::ops::Range;
 

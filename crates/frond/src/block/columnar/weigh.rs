@@ -34,7 +34,7 @@ pub enum ColumnOf {
 pub enum Encoding {
     /// Integers, possibly as differences.
     Ints(IntKind, Option<Against>),
-    /// Strings, their codec, and whether they quote other columns.
+    /// Strings, their codec, and whether they refer to other columns.
     Strings(StrKind, Codec, bool),
 }
 
@@ -162,6 +162,7 @@ fn weigh_strings(
         let length = if with_length { varint_bytes(string.len() as u64) } else { 0 };
         length + string.len()
     });
-    let encoding = Encoding::Strings(texts.strs().kind(), texts.strs().codec(), texts.quotes());
+    let encoding =
+        Encoding::Strings(texts.strs().kind(), texts.strs().codec(), texts.has_references());
     Ok((encoding, lengths.sum(), texts.bytes_used()))
 }

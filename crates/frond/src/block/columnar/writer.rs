@@ -21,7 +21,7 @@ use super::{
     columns::Columns,
     difference::{self, Earlier},
     line::Line,
-    reference::{self, Quotable},
+    reference::{self, Candidate},
     samples::Samples,
 };
 
@@ -47,14 +47,14 @@ pub struct Plans {
     /// keys that do not fit.
     words: Vec<Kept<WordForm>>,
     strings: Vec<Kept<StringPlan>>,
-    /// What each string column quotes.
-    quotes: Vec<Quotes>,
+    /// What each string column refers to.
+    references: Vec<References>,
 }
 
-/// The columns that a column quotes.
+/// The columns that a column refers to.
 #[derive(Clone, Debug, Default)]
-struct Quotes {
-    /// Their numbers; empty if it is encoded without quotes.
+struct References {
+    /// Their numbers; empty if it is encoded without references.
     columns: Vec<usize>,
     /// Number of blocks until that is measured again.
     left: u16,
@@ -127,7 +127,7 @@ impl Plans {
         Self {
             words: vec![Kept::default(); count],
             strings: vec![Kept::default(); count],
-            quotes: vec![Quotes::default(); count],
+            references: vec![References::default(); count],
         }
     }
 
@@ -213,9 +213,10 @@ pub(super) struct ColumnWriter {
     ints: IntEncoder,
     strings: StrEncoder,
     differences: Vec<u64>,
-    quoting: Strings,
-    /// Number of columns of this block that quote others.
-    pub quoting_columns: usize,
+    /// The strings of a column, with references in the place of others.
+    replaced: Strings,
+    /// Number of columns of this block that refer to others.
+    pub referring_columns: usize,
     other: Vec<u8>,
     /// Where strings of this block are kept for training.
     pub samples: Option<Samples>,
@@ -229,15 +230,15 @@ impl ColumnWriter {
     /// Creates a writer that may compress string bytes with this codec.
     pub fn new(codec: Codec) -> Self {
         let (ints, strings) = (IntEncoder::new(), StrEncoder::new());
-        let (differences, quoting, other) = (Vec::new(), Strings::new(), Vec::new());
+        let (differences, replaced, other) = (Vec::new(), Strings::new(), Vec::new());
         let chunks = ChunkCounts::default();
         Self {
             codec,
             ints,
             strings,
             differences,
-            quoting,
-            quoting_columns: 0,
+            replaced,
+            referring_columns: 0,
             other,
             samples: None,
             chunks,
@@ -364,72 +365,72 @@ impl ColumnWriter {
         self.ints.encode_as(IntKind::Constant, None, &[value], out);
     }
 
-    /// Appends string column `number` of the value, which may quote the columns in `quotable`, and
-    /// returns whether others may quote it.
+    /// Appends string column `number` of the value, which may refer to `candidates`, and returns
+    /// whether others may refer to it.
     pub fn put_texts(
         &mut self,
         plans: &mut Plans,
         number: usize,
         model: Option<&StringModel>,
         strings: &Strings,
-        quotable: &[Quotable],
+        candidates: &[Candidate],
         out: &mut Vec<u8>,
     ) -> bool {
-        let quotes = plans.quotes.get_mut(number).expect("there is a plan for each column");
-        match quotes.left.checked_sub(1) {
-            Some(left) => quotes.left = left,
+        let references = plans.references.get_mut(number).expect("there is a plan for each column");
+        match references.left.checked_sub(1) {
+            Some(left) => references.left = left,
             None => {
                 self.measured += 1;
-                let chosen = self.choose_quoted(model, strings, quotable);
-                quotes.wait = (2 * quotes.wait).clamp(BLOCKS_NEW, BLOCKS_MAX);
-                if chosen != quotes.columns {
-                    // What is known about its strings applied to the old quotes.
-                    (quotes.columns, quotes.wait) = (chosen, BLOCKS_NEW);
+                let chosen = self.choose_targets(model, strings, candidates);
+                references.wait = (2 * references.wait).clamp(BLOCKS_NEW, BLOCKS_MAX);
+                if chosen != references.columns {
+                    // What is known about its strings applied to the old references.
+                    (references.columns, references.wait) = (chosen, BLOCKS_NEW);
                     plans.strings[number] = Kept::default();
                 }
-                quotes.left = quotes.wait;
+                references.left = references.wait;
             }
         }
-        let find = |number: &usize| quotable.iter().find(|quotable| quotable.number == *number);
-        let quoted: Option<Vec<&Quotable>> =
-            plans.quotes[number].columns.iter().map(find).collect();
-        // If one of them is missing, the column is encoded without quotes, and also if too many
-        // columns already quote.
-        let room = self.quoting_columns < reference::QUOTING_MAX;
-        let mut quoted = quoted.filter(|_| room).unwrap_or_default();
-        quoted.sort_unstable_by_key(|quoted| quoted.at);
-        if quoted.is_empty() {
-            return reference::may_be_quoted(
+        let find = |number: &usize| candidates.iter().find(|candidate| candidate.number == *number);
+        let targets: Option<Vec<&Candidate>> =
+            plans.references[number].columns.iter().map(find).collect();
+        // If one of them is missing, the column is encoded without references, and also if
+        // too many columns already have some.
+        let room = self.referring_columns < reference::REFERRING_MAX;
+        let mut targets = targets.filter(|_| room).unwrap_or_default();
+        targets.sort_unstable_by_key(|target| target.at);
+        if targets.is_empty() {
+            return reference::may_be_target(
                 self.put_strings(plans, number, false, model, strings, out),
             );
         }
-        let mut quoting = std::mem::take(&mut self.quoting);
-        reference::quote(strings, &quoted, &mut quoting);
-        reference::put_head(&quoted, out);
-        self.quoting_columns += 1;
-        self.put_strings(plans, number, false, model, &quoting, out);
-        self.quoting = quoting;
+        let mut replaced = std::mem::take(&mut self.replaced);
+        reference::replace(strings, &targets, &mut replaced);
+        reference::put_head(&targets, out);
+        self.referring_columns += 1;
+        self.put_strings(plans, number, false, model, &replaced, out);
+        self.replaced = replaced;
         false
     }
 
-    /// The numbers of the columns that these strings should quote.
-    fn choose_quoted(
+    /// The numbers of the columns that these strings should refer to.
+    fn choose_targets(
         &mut self,
         model: Option<&StringModel>,
         strings: &Strings,
-        quotable: &[Quotable],
+        candidates: &[Candidate],
     ) -> Vec<usize> {
-        let chosen = reference::choose(strings, quotable);
+        let chosen = reference::choose(strings, candidates);
         if chosen.is_empty() {
             return Vec::new();
         }
         let plain = self.measure_strings(model, strings);
-        let mut quoting = std::mem::take(&mut self.quoting);
-        reference::quote(strings, &chosen, &mut quoting);
-        let bytes = reference::head_bytes(chosen.len()) + self.measure_strings(model, &quoting);
-        self.quoting = quoting;
+        let mut replaced = std::mem::take(&mut self.replaced);
+        reference::replace(strings, &chosen, &mut replaced);
+        let bytes = reference::head_bytes(chosen.len()) + self.measure_strings(model, &replaced);
+        self.replaced = replaced;
         match reference::worth_it(bytes, plain) {
-            true => chosen.iter().map(|quoted| quoted.number).collect(),
+            true => chosen.iter().map(|target| target.number).collect(),
             false => Vec::new(),
         }
     }
@@ -458,10 +459,10 @@ impl ColumnWriter {
         strings: &Strings,
         out: &mut Vec<u8>,
     ) -> Codec {
-        // Quoted columns are read in place together with the quoting ones, which a codec would
-        // prevent.
-        let is_quoted = plans.quotes.iter().any(|quotes| quotes.columns.contains(&number));
-        let codec = if is_key || is_quoted { Codec::Raw } else { self.codec };
+        // Targets are read in place together with the columns that refer to them, which a codec
+        // would prevent.
+        let is_target = plans.references.iter().any(|of| of.columns.contains(&number));
+        let codec = if is_key || is_target { Codec::Raw } else { self.codec };
         if let Some(samples) = &mut self.samples {
             samples.keep(number, is_key, strings);
         }
@@ -517,7 +518,7 @@ impl ColumnWriter {
 }
 
 /// True if a column should be encoded again in this way. A codec costs all readers of the column
-/// and prevents others from quoting it, so it must save a tenth, as in training.
+/// and prevents others from referring to it, so it must save a tenth, as in training.
 fn beats(again: Written, best: Written) -> bool {
     let cost = |of: Written| of.bytes * if of.chunk.codec == Codec::Raw { 9 } else { 10 };
     cost(again) < cost(best) - cost(best) / OTHER

@@ -1,5 +1,5 @@
-//! String columns that quote others: they are restored, follow changes of the rows, and quote only
-//! allowed columns.
+//! String columns that refer to others: they are restored, follow changes of the rows, and refer
+//! only to allowed columns.
 
 use super::{
     super::{ColumnSelection, ColumnarBlock, ColumnarBuilder, Columns, Plans, check, find},
@@ -38,8 +38,8 @@ fn escaped(content: &[u8]) -> Vec<u8> {
     [&key[..], &[0, 1]].concat()
 }
 
-/// Packages whose files are named after them. Names are any bytes, including zeros and quote bytes;
-/// some rows are no Puts, and some values do not fit.
+/// Packages whose files are named after them. Names are any bytes, including zeros and reference
+/// bytes; some rows are no Puts, and some values do not fit.
 fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
     let mut rows = Rows::new();
     for number in 0..count {
@@ -65,10 +65,10 @@ fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
     rows
 }
 
-/// File names quote names and versions, that is, two columns of the key and one of the value, and
-/// are restored in every way of reading.
+/// File names refer to names and versions, that is, to two columns of the key and one of the value,
+/// and are restored in every way of reading.
 #[test]
-fn quotes_round_trip() {
+fn references_round_trip() {
     let columns = packages();
     let mut noise = Noise(4);
     for codec in [Codec::Raw, Codec::Zstd1] {
@@ -91,14 +91,14 @@ fn quotes_round_trip() {
     }
 }
 
-/// File names with quotes take less than half.
+/// File names with references take less than half.
 #[test]
-fn quotes_halve_the_encoded_size() {
+fn references_halve_the_encoded_size() {
     let columns = packages();
     let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Zstd1, Plans::new(&columns));
     let both = Both::new(&mut builder, &columns, &[], &rows(&mut Noise(5), 200, false));
     let columnar = ColumnarBlock::parse(&both.columnar, &columns, &[]).unwrap();
-    let quoting_bytes = columnar.texts(FILE, &mut Vec::new()).unwrap().bytes_used();
+    let with_references = columnar.texts(FILE, &mut Vec::new()).unwrap().bytes_used();
     let mut files = Strings::new();
     let decoded = columnar.texts(FILE, &mut Vec::new()).map(|texts| {
         texts.decode(&columnar, 0..columnar.rows(), &mut Default::default(), &mut files)
@@ -106,13 +106,13 @@ fn quotes_halve_the_encoded_size() {
     assert_eq!(decoded, Ok(Ok(())));
     let mut coded = Vec::new();
     assert_eq!(Codec::Zstd1.encode(files.bytes(), &mut coded), Codec::Zstd1);
-    assert!(2 * quoting_bytes < coded.len(), "{quoting_bytes} and {}", coded.len());
+    assert!(2 * with_references < coded.len(), "{with_references} and {}", coded.len());
 }
 
-/// Keys that do not fit remove the quoted columns: that block's strings are encoded as they are,
-/// and those of the next block quote again.
+/// Keys that do not fit remove the targets: that block's strings are encoded as they are, and those
+/// of the next block have references again.
 #[test]
-fn quotes_adapt_when_a_block_lacks_a_column() {
+fn references_adapt_when_a_block_lacks_a_column() {
     let columns = packages();
     let mut noise = Noise(6);
     let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
@@ -131,12 +131,12 @@ fn quotes_adapt_when_a_block_lacks_a_column() {
 /// Strings that have nothing in common stay as they are, and are measured again when the rows have
 /// changed.
 #[test]
-fn strings_quote_only_where_it_saves_bytes() {
+fn references_are_used_only_where_they_save_bytes() {
     let columns = Arc::new(Columns::new(&Layout::new(vec![KEY]), &Layout::new(vec![TEXT])));
     let mut noise = Noise(8);
     let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
     for (alike, after) in [(false, 1), (true, 40), (false, 40)] {
-        let mut quotes = None;
+        let mut has_references = None;
         for _ in 0..after {
             let mut rows = Rows::new();
             for _ in 0..60 {
@@ -149,16 +149,16 @@ fn strings_quote_only_where_it_saves_bytes() {
             }
             let both = Both::new(&mut builder, &columns, &[], &rows);
             both.assert_reads();
-            quotes = Some(first_byte(&both.columnar, &columns, 2) == 15);
+            has_references = Some(first_byte(&both.columnar, &columns, 2) == 15);
         }
-        assert_eq!(quotes, Some(alike));
+        assert_eq!(has_references, Some(alike));
     }
 }
 
-/// Quoted columns hold strings, come earlier, quote nothing, and use no codec; and a quote byte
-/// must refer to one of them.
+/// Targets hold strings, come earlier, have no references, and use no codec; and a reference byte
+/// must name one of them.
 #[test]
-fn quotes_of_forbidden_columns_are_detected() {
+fn references_to_forbidden_columns_are_detected() {
     let columns = packages();
     let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Zstd1, Plans::new(&columns));
     for (key, (tag, payload)) in &rows(&mut Noise(7), 150, false) {
@@ -182,7 +182,7 @@ fn quotes_of_forbidden_columns_are_detected() {
     assert_eq!(fails(&block), None);
     let file = start(FILE);
     assert_eq!((block[file], block[file + 1] > 1), (15, true));
-    let told = Some(BadBlock("a column quotes none that it can"));
+    let told = Some(BadBlock("a column refers to one that it cannot"));
     // Tags, numbers, itself, a later column, no column.
     for other in [0, NUMBER, FILE, TEXTS, 200, u16::MAX as usize] {
         let mut bad = block.clone();
@@ -195,17 +195,17 @@ fn quotes_of_forbidden_columns_are_detected() {
         bad[file + 1] = count;
         assert_eq!(fails(&bad), told, "{count}");
     }
-    // A column that itself quotes, or uses a codec.
+    // A column that itself has references, or uses a codec.
     for first in [15, 0x20] {
         let mut bad = block.clone();
         bad[start(CODE)] = first;
         assert!(fails(&bad).is_some());
         let of_code = [2, 4, 6].into_iter().find(|&at| bad[file + at] == CODE as u8);
-        assert!(of_code.is_some(), "codes are quoted");
+        assert!(of_code.is_some(), "file names refer to codes");
         let columnar = ColumnarBlock::parse(&bad, &columns, &[]).unwrap();
         assert_eq!(columnar.texts(FILE, &mut Vec::new()).err(), told);
     }
-    // A key column quotes nothing.
+    // A key column has no references.
     let mut bad = block.clone();
     bad[start(2)] = 15;
     assert_eq!(fails(&bad), Some(BadBlock("a string column of unknown kind")));
@@ -220,8 +220,8 @@ fn quotes_of_forbidden_columns_are_detected() {
 
 /// The bytes that docs/format.md shows.
 #[test]
-fn the_documented_quotes_are_read() {
-    let shown = documented("The columnar block with quotes");
+fn the_documented_references_are_read() {
+    let shown = documented("The columnar block with references");
     let columns = Arc::new(Columns::new(&Layout::new(vec![KEY]), &Layout::new(vec![TEXT])));
     let rows: [(&[u8], &[u8]); 3] = [
         (b"ash\0\x01", b"\x07ash.txt"),
@@ -235,13 +235,13 @@ fn the_documented_quotes_are_read() {
         let found = find(&columnar, key, &ColumnSelection::All, &mut payload);
         assert_eq!((found, &payload[..]), (Ok(Some(Tag::PUT)), value));
     }
-    // A string that ends within an escape, and a quote of a column that does not exist.
+    // A string that ends within an escape, and a reference to a column that does not exist.
     let last = shown.len() - 8 - 1;
     for (at, byte) in [(last, 0xff), (last - 5, 0xf9)] {
         let mut bad = shown.clone();
         bad[at] = byte;
         let bad = check(&ColumnarBlock::parse(&bad, &columns, &[]).unwrap());
-        let told = ["a string ends within a byte", "a column quotes none that it can"];
+        let told = ["a string ends within a byte", "a column refers to one that it cannot"];
         assert!(bad.is_err_and(|bad| told.contains(&bad.0)), "{at}");
     }
     let rows = rows.map(|(key, value)| (key, Tag::PUT, value));

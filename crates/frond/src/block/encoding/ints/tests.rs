@@ -488,7 +488,7 @@ fn use_all(bytes: &[u8], rows: usize) {
 /// The bytes that docs/format.md shows.
 #[test]
 fn the_documented_columns_match_the_written_bytes() {
-    let mut shown = documented("Of each kind a column");
+    let mut shown = documented("One column of each kind");
     let steps: Vec<u64> = (0..34).map(|row| row * 2 + row % 2).collect();
     let hours: Vec<u64> = [2, 0, 3, 1].map(|number| 1000 + number * 3600).to_vec();
     let plain: [(IntKind, &[u64]); 8] = [

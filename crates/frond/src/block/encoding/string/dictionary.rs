@@ -5,7 +5,7 @@
 //! strings that are not in the model's are exceptions, with the number after the last.
 //!
 //! ```text
-//! block's own  count | strings, laid | numbers: integers, one a row
+//! block's own  count | strings, concatenated | numbers: integers, one a row
 //! model's      numbers: integers, one a row | exceptions
 //! ```
 
@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     super::Ints,
     exceptions::Exceptions,
-    raw::{self, Laid, take_ints},
+    raw::{self, Concatenated, take_ints},
     scratch::Scratch,
     strings::{Strings, equal_short},
     traits::{StringColumn, partition, push_bytes},
@@ -40,7 +40,7 @@ pub(super) struct Coded<'a> {
 #[derive(Clone, Debug)]
 enum Words<'a> {
     Model(&'a Strings),
-    Own(Laid<'a>),
+    Own(Concatenated<'a>),
 }
 
 impl<'a> Words<'a> {
@@ -75,7 +75,7 @@ impl<'a> Coded<'a> {
         let count = count
             .filter(|&count| count <= rows)
             .ok_or(BadBlock("a dictionary has more words than there are rows"))?;
-        let words = Words::Own(Laid::parse(reader, count)?);
+        let words = Words::Own(Concatenated::parse(reader, count)?);
         let codes = take_ints(reader, rows)?;
         Ok(Self { rows, words, codes, exceptions: Exceptions::default() })
     }

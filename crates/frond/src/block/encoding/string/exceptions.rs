@@ -2,12 +2,12 @@
 //! ascending, and the strings.
 //!
 //! ```text
-//! exceptions  count | rows: integers | strings, laid          (nothing after a count of 0)
+//! exceptions  count | rows: integers | strings, concatenated          (nothing after a count of 0)
 //! ```
 
 use super::{
     super::{IntEncoder, Ints},
-    raw::{self, Laid, take_ints},
+    raw::{self, Concatenated, take_ints},
     strings::Strings,
     traits::StringColumn,
 };
@@ -46,7 +46,7 @@ impl ExceptionList {
 
 /// Finds exceptions by row.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Exceptions<'a>(Option<(Ints<'a>, Laid<'a>)>);
+pub(super) struct Exceptions<'a>(Option<(Ints<'a>, Concatenated<'a>)>);
 
 impl<'a> Exceptions<'a> {
     #[inline]
@@ -60,7 +60,7 @@ impl<'a> Exceptions<'a> {
             .filter(|&count| count <= rows)
             .ok_or(BadBlock("a string column has more exceptions than rows"))?;
         let at = take_ints(reader, count)?;
-        Ok(Self(Some((at, Laid::parse(reader, count)?))))
+        Ok(Self(Some((at, Concatenated::parse(reader, count)?))))
     }
 
     #[inline]

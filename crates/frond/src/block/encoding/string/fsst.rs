@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use super::{
     chunk::Chunked,
-    raw::{self, Laid},
+    raw::{self, Concatenated},
     scratch::Scratch,
     strings::Strings,
     traits::{StringColumn, push},
@@ -178,7 +178,7 @@ impl Symbols {
 /// A column of symbols: raw strings whose bytes are codes.
 #[derive(Clone, Debug)]
 pub(super) struct Fsst<'a> {
-    pub codes: Laid<'a>,
+    pub codes: Concatenated<'a>,
     pub symbols: &'a Symbols,
 }
 
@@ -231,7 +231,7 @@ pub(super) fn put(
     if end >= strings.bytes().len() {
         return None;
     }
-    Some(raw::put_laid(codec, &bytes[..end], values, ints, chunk, out))
+    Some(raw::put_concatenated(codec, &bytes[..end], values, ints, chunk, out))
 }
 
 /// Most cached matchers, of some 180 KiB each.

@@ -5,7 +5,7 @@
 //! `fsst.rs`); dictionaries and exceptions store their strings in this form too.
 //!
 //! ```text
-//! laid  lengths of the chunk | ends: integers, one a row | bytes
+//! concatenated  lengths of the chunk | ends: integers, one a row | bytes
 //! ```
 
 use std::{cmp::Ordering, ops::Range};
@@ -24,7 +24,7 @@ use crate::{
 
 /// Raw strings in a block.
 #[derive(Clone, Debug)]
-pub(super) struct Laid<'a> {
+pub(super) struct Concatenated<'a> {
     rows: usize,
     ends: Ints<'a>,
     bytes: &'a [u8],
@@ -39,7 +39,7 @@ pub(super) fn put(
 ) -> Chunked {
     let Scratch { ints, values, chunk, .. } = scratch;
     take_ends(strings, values);
-    put_laid(codec, strings.bytes(), values, ints, chunk, out)
+    put_concatenated(codec, strings.bytes(), values, ints, chunk, out)
 }
 
 /// Encodes strings that are a part of another encoding, without a codec.
@@ -50,7 +50,7 @@ pub(super) fn put_part(
     out: &mut Vec<u8>,
 ) {
     take_ends(strings, values);
-    put_laid(Codec::Raw, strings.bytes(), values, ints, &mut Vec::new(), out);
+    put_concatenated(Codec::Raw, strings.bytes(), values, ints, &mut Vec::new(), out);
 }
 
 fn take_ends(strings: &Strings, values: &mut Vec<u64>) {
@@ -59,7 +59,7 @@ fn take_ends(strings: &Strings, values: &mut Vec<u64>) {
 }
 
 /// Encodes `bytes`, with the ends of the strings in them.
-pub(super) fn put_laid(
+pub(super) fn put_concatenated(
     codec: Codec,
     bytes: &[u8],
     ends: &[u64],
@@ -96,7 +96,7 @@ pub(super) fn unpack(
     Ok(bytes.len())
 }
 
-impl<'a> Laid<'a> {
+impl<'a> Concatenated<'a> {
     /// Parses the form without codec.
     #[inline]
     pub fn parse(reader: &mut Reader<'a>, rows: usize) -> Result<Self, BadBlock> {
@@ -178,7 +178,7 @@ impl<'a> Laid<'a> {
     }
 }
 
-impl StringColumn for Laid<'_> {
+impl StringColumn for Concatenated<'_> {
     // Ends ascend to the last byte, so that all strings are in place.
     fn check(&self, _: usize) -> Result<(), BadBlock> {
         self.ends.check()?;

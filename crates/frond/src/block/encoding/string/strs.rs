@@ -8,8 +8,8 @@ use std::{cmp::Ordering, ops::Range};
 
 use super::{
     super::Ints, dictionary::Coded, fsst::Fsst, model::StringModel, plan::StrKind,
-    prefix::Prefixed, raw, raw::Laid, shape::Apart, shape::Shape, shape::Shaped, strings::Strings,
-    templated::Templated, traits::StringColumn,
+    prefix::Prefixed, raw, raw::Concatenated, shape::Apart, shape::Shape, shape::Shaped,
+    strings::Strings, templated::Templated, traits::StringColumn,
 };
 use crate::{
     block::{BadBlock, Codec},
@@ -31,7 +31,7 @@ pub struct Strs<'a> {
 
 #[derive(Clone, Debug)]
 enum Body<'a> {
-    Raw(Laid<'a>),
+    Raw(Concatenated<'a>),
     Symbols(Fsst<'a>),
     Prefix(Prefixed<'a>),
     Dictionary(Coded<'a>),
@@ -71,10 +71,12 @@ impl<'a> Strs<'a> {
         let (kind, codec) = head(&mut reader)?;
         let at = &mut reader;
         let body = match kind {
-            StrKind::Raw => Body::Raw(Laid::parse_chunk(at, rows, codec, bytes_max, chunk)?),
+            StrKind::Raw => {
+                Body::Raw(Concatenated::parse_chunk(at, rows, codec, bytes_max, chunk)?)
+            }
             StrKind::Symbols => {
                 let symbols = model.and_then(StringModel::symbols).ok_or(NO_MODEL)?;
-                let codes = Laid::parse_chunk(at, rows, codec, bytes_max, chunk)?;
+                let codes = Concatenated::parse_chunk(at, rows, codec, bytes_max, chunk)?;
                 Body::Symbols(Fsst { codes, symbols })
             }
             StrKind::Prefix => Body::Prefix(Prefixed::parse(at, rows)?),
@@ -163,10 +165,10 @@ impl<'a> Strs<'a> {
     /// Length of the column's decoded chunk; 0 if it is not compressed.
     pub fn chunk_bytes(&self) -> usize {
         match &self.body {
-            Body::Raw(laid) | Body::Symbols(Fsst { codes: laid, .. })
+            Body::Raw(concatenated) | Body::Symbols(Fsst { codes: concatenated, .. })
                 if self.codec != Codec::Raw =>
             {
-                laid.bytes().len()
+                concatenated.bytes().len()
             }
             _ => 0,
         }

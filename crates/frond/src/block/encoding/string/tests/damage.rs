@@ -131,7 +131,7 @@ pub(super) fn ints(values: &[u64]) -> Vec<u8> {
     column
 }
 
-fn laid(strings: &[&str]) -> Vec<u8> {
+fn concatenated(strings: &[&str]) -> Vec<u8> {
     let ends = strings.iter().scan(0, |end, string| {
         *end += string.len() as u64;
         Some(*end)
@@ -153,7 +153,7 @@ fn the_check_detects_every_broken_rule() {
         ..Parts::default()
     });
     let exceptions = |rows: &[u64]| {
-        [&[rows.len() as u8], &ints(rows)[..], &laid(&["?", "!"][..rows.len()])].concat()
+        [&[rows.len() as u8], &ints(rows)[..], &concatenated(&["?", "!"][..rows.len()])].concat()
     };
     let shape = |bits: u8, runs: &[u8]| [&[4, 3, bits, runs.len() as u8], runs, &[0]].concat();
     let pairs: [(&str, usize, Vec<u8>, Vec<u8>); 16] = [
@@ -172,32 +172,32 @@ fn the_check_detects_every_broken_rule() {
         (
             "kinds are known",
             1,
-            [&[0][..], &laid(&["a"])].concat(),
-            [&[8][..], &laid(&["a"])].concat(),
+            [&[0][..], &concatenated(&["a"])].concat(),
+            [&[8][..], &concatenated(&["a"])].concat(),
         ),
         (
             "codecs are known",
             1,
-            [&[0][..], &laid(&["a"])].concat(),
-            [&[0x40][..], &laid(&["a"])].concat(),
+            [&[0][..], &concatenated(&["a"])].concat(),
+            [&[0x40][..], &concatenated(&["a"])].concat(),
         ),
         (
             "a codec stands where there is a chunk",
             2,
-            [&[2, 2][..], &laid(&["a", "b"]), &ints(&[1, 0])].concat(),
-            [&[0x12, 2][..], &laid(&["a", "b"]), &ints(&[1, 0])].concat(),
+            [&[2, 2][..], &concatenated(&["a", "b"]), &ints(&[1, 0])].concat(),
+            [&[0x12, 2][..], &concatenated(&["a", "b"]), &ints(&[1, 0])].concat(),
         ),
         (
             "words ascend",
             2,
-            [&[2, 2][..], &laid(&["a", "b"]), &ints(&[1, 0])].concat(),
-            [&[2, 2][..], &laid(&["b", "a"]), &ints(&[1, 0])].concat(),
+            [&[2, 2][..], &concatenated(&["a", "b"]), &ints(&[1, 0])].concat(),
+            [&[2, 2][..], &concatenated(&["b", "a"]), &ints(&[1, 0])].concat(),
         ),
         (
             "words exist",
             2,
-            [&[2, 2][..], &laid(&["a", "b"]), &ints(&[1, 0])].concat(),
-            [&[2, 2][..], &laid(&["a", "b"]), &ints(&[2, 0])].concat(),
+            [&[2, 2][..], &concatenated(&["a", "b"]), &ints(&[1, 0])].concat(),
+            [&[2, 2][..], &concatenated(&["a", "b"]), &ints(&[2, 0])].concat(),
         ),
         (
             "exceptions ascend",

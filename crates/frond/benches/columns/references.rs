@@ -1,10 +1,10 @@
-//! Strings that quote others of their row: what it saves, and what it costs to encode, scan and
-//! find them.
+//! Strings that refer to others of their row: how much that saves, and what encoding, scanning and
+//! finding them costs.
 //!
-//! Two tables with the same rows. A column quotes only earlier ones, so the file name, which
-//! repeats package and version, comes after them in one table, and before them, where nothing is
-//! quoted, in the other. `share`: the column's part, by its bytes, of the budget of a row of text;
-//! the part `rows` of this benchmark compares whole rows, including quotes, with that budget.
+//! Two tables with the same rows. A column refers only to earlier ones, so the file name, which
+//! repeats package and version, comes after them in one table. In the other it comes first and can
+//! refer to nothing. `share`: the column's part, by its bytes, of the budget of a row of text; the
+//! part `rows` of this benchmark compares whole rows, including references, with that budget.
 
 use std::sync::Arc;
 
@@ -58,15 +58,14 @@ pub fn print() {
         "ns a row", "codec", "raw B", "B", "encode", "share", "scan", "share", "hot", "cold"
     );
     for codec in [Codec::Raw, Codec::Lz4, Codec::Zstd1] {
-        for (name, file_first) in
-            [("file quotes name, version", false), ("file stands first", true)]
+        for (name, file_first) in [("file refers to the others", false), ("file comes first", true)]
         {
             print_leaf(name, !file_first, codec, &packages(file_first));
         }
     }
 }
 
-fn print_leaf(name: &str, quotes: bool, codec: Codec, leaf: &Leaf) {
+fn print_leaf(name: &str, references: bool, codec: Codec, leaf: &Leaf) {
     let (plans, format, _) = leaf.trained(codec);
     let written = leaf.write(codec, &plans, &format);
     let (rows, models) = (leaf.rows() as f64, format.models());
@@ -76,7 +75,7 @@ fn print_leaf(name: &str, quotes: bool, codec: Codec, leaf: &Leaf) {
         any |= matches!(weight.encoding, Encoding::Strings(_, _, true));
     })
     .expect("a block");
-    assert_eq!(any, quotes, "{name} under {codec:?}");
+    assert_eq!(any, references, "{name} under {codec:?}");
     let model_bytes = models.iter().flatten().map(|model| model.as_bytes().len()).sum::<usize>();
     let taken = written.blocks.iter().map(Vec::len).sum::<usize>() + model_bytes;
     let block_rows = rows / leaf.blocks.len() as f64;
