@@ -61,7 +61,7 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-pub use feed::{LogFeed, TakeCommit, in_group};
+pub use feed::{LogFeed, TRIMMED, TakeCommit, in_group};
 pub use log::{Log, LogOptions, LogStats};
 pub use record::{
     Item, KeyMemory, LogExtent, Record, RecordBuilder, RecordItems, TRAILER_BYTES,
