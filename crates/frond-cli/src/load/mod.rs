@@ -179,8 +179,9 @@ fn load(args: &Args, db: &Db, input: &mut Input) -> Result<String> {
     let started = Instant::now();
     if args.bulk {
         let bar = progress(input);
-        let told = |input: &Input, rows| show_progress(&bar, args, input, rows, started.elapsed());
-        let loaded = bulk::load(args, db, input, told).map_err(|fail| stopped_at(fail, 0));
+        let report =
+            |input: &Input, rows| show_progress(&bar, args, input, rows, started.elapsed());
+        let loaded = bulk::load(args, db, input, report).map_err(|fail| stopped_at(fail, 0));
         bar.finish_and_clear();
         return Ok(summary(args, input, args.index.len(), loaded?, started.elapsed()));
     }
