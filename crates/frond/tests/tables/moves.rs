@@ -369,7 +369,7 @@ fn one_round(db: &Db, table: &Table, dice: &mut Dice) -> Result<(), Ended> {
 /// Rules: I45, I48.
 #[test]
 fn index_scans_turn_and_seek_as_their_model_while_their_transaction_writes() {
-    for seed in effort::seeds(20) {
+    for seed in effort::seeds(8) {
         let dice = &mut Dice::new(seed);
         let mut engine = DbEngine::tiny(Durability::Lazy);
         if let (Some(limits), 1) = (&mut engine.tuning.limits, seed % 4) {

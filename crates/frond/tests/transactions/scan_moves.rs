@@ -257,7 +257,7 @@ fn one_round(db: &Db, tree: &Tree, dice: &mut Dice) {
 /// Rule: I45.
 #[test]
 fn scans_turn_and_seek_as_their_model_while_their_transaction_writes() {
-    for seed in effort::seeds(20) {
+    for seed in effort::seeds(8) {
         let dice = &mut Dice::new(seed);
         let mut engine = DbEngine::tiny(Durability::Lazy);
         if let (Some(limits), 1) = (&mut engine.tuning.limits, seed % 4) {
