@@ -214,7 +214,7 @@ fn frond_each_wait(db: &frond_db, tell: frond_wait_told, context: *mut c_void) -
     for wait in db.0.lock_waits() {
         let name = ended(&wait.tree_name);
         let key = (wait.key_hash, wait.key.as_ref());
-        let told = frond_wait {
+        let record = frond_wait {
             waiter: wait.waiter,
             tag: wait.tag,
             holders: wait.holders.as_ptr(),
@@ -225,7 +225,7 @@ fn frond_each_wait(db: &frond_db, tell: frond_wait_told, context: *mut c_void) -
             lasts_nanos: nanos(wait.lasts),
         };
         // SAFETY: the caller's function; its arguments are valid until it returns.
-        unsafe { tell(context, &told) };
+        unsafe { tell(context, &record) };
     }
     Ok(())
 }
@@ -247,7 +247,7 @@ fn frond_each_deadlocked(
     for one in &last.parties {
         let name = ended(&one.tree_name);
         let key = (one.key_hash, one.key.as_ref());
-        let told = frond_deadlocked {
+        let record = frond_deadlocked {
             id: one.id,
             tag: one.tag,
             writes: one.writes,
@@ -256,7 +256,7 @@ fn frond_each_deadlocked(
             waited_nanos: nanos(one.waited),
         };
         // SAFETY: as above.
-        unsafe { tell(context, &told) };
+        unsafe { tell(context, &record) };
     }
     Ok(())
 }
@@ -268,7 +268,7 @@ fn frond_each_transaction(db: &frond_db, tell: frond_live_told, context: *mut c_
     let tell = callback(tell)?;
     let lasted = |time| i64::try_from(nanos(time)).unwrap_or(i64::MAX);
     for one in db.0.transactions() {
-        let told = frond_live {
+        let record = frond_live {
             id: one.id,
             tag: one.tag,
             writes: one.writes,
@@ -278,7 +278,7 @@ fn frond_each_transaction(db: &frond_db, tell: frond_live_told, context: *mut c_
             waits: one.waits,
         };
         // SAFETY: as above.
-        unsafe { tell(context, &told) };
+        unsafe { tell(context, &record) };
     }
     Ok(())
 }

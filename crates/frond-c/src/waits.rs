@@ -117,7 +117,7 @@ unsafe impl Send for frond_lock_hooks {}
 // SAFETY: likewise.
 unsafe impl Sync for frond_lock_hooks {}
 
-fn told(party: &LockParty) -> frond_party {
+fn party_of(party: &LockParty) -> frond_party {
     frond_party(party.clone())
 }
 
@@ -125,20 +125,20 @@ impl LockHooks for frond_lock_hooks {
     fn on_wait(&self, waiter: &LockParty, holder: &LockParty) {
         if let Some(on_wait) = self.on_wait {
             // SAFETY: the caller's function; both parties are valid until it returns.
-            unsafe { on_wait(self.context, &told(waiter), &told(holder)) }
+            unsafe { on_wait(self.context, &party_of(waiter), &party_of(holder)) }
         }
     }
 
     fn prefer(&self, a: &LockParty, b: &LockParty) -> Option<u64> {
         // SAFETY: as above.
-        let id = unsafe { self.prefer?(self.context, &told(a), &told(b)) };
+        let id = unsafe { self.prefer?(self.context, &party_of(a), &party_of(b)) };
         (id != 0).then_some(id)
     }
 
     fn needs_order(&self, inserter: &LockParty, holder: &LockParty) -> bool {
         let Some(needs_order) = self.needs_order else { return true };
         // SAFETY: as above.
-        unsafe { needs_order(self.context, &told(inserter), &told(holder)) }
+        unsafe { needs_order(self.context, &party_of(inserter), &party_of(holder)) }
     }
 }
 

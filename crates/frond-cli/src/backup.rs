@@ -1,15 +1,19 @@
 //! `frond backup` and `frond restore`: full backups, increments, and stores restored from them.
 //!
-//! The command needs exclusive access to the store. A program that has the store open can make the
-//! same backups with `Db::backup` and `Db::backup_since`.
+//! The command needs exclusive access to the store: a backup is a copy of a checkpoint, which
+//! writes to the store. A program that has the store open can make the same backups with
+//! `Db::backup` and `Db::backup_since`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use frond::backup::{Backup, BackupId, BackupInfo};
+use frond::{
+    Error,
+    backup::{Backup, BackupId, BackupInfo},
+};
 
 use crate::{
     common::{StoreArgs, grouped, parent_must_exist, say, size},
-    fail::Result,
+    fail::{Fail, Result},
 };
 
 /// Back up a store, in full or incrementally
@@ -17,6 +21,10 @@ use crate::{
 /// Without --base, creates the directory TARGET, which is itself a store. With
 /// --base, creates the file TARGET with the changes since that backup. Every page
 /// is verified while it is copied.
+///
+/// The store must not be open elsewhere, not even for reading: a backup begins
+/// with a checkpoint, which writes to the store. A program that has the store
+/// open can make the same backups with Db::backup, without closing it.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -66,14 +74,29 @@ pub struct RestoreArgs {
 /// Runs `frond backup`.
 pub fn backup(args: BackupArgs) -> Result {
     parent_must_exist(&args.target)?;
-    let base = args.base.map(BackupId::read).transpose()?;
+    let base = args.base.as_ref().map(BackupId::read).transpose()?;
     let db = args.store.open_to_write()?;
-    let info = match &base {
-        None => db.backup(&args.target)?,
-        Some(base) => db.backup_since(base, &args.target)?,
+    let info = match (&base, &args.base) {
+        (Some(id), Some(path)) => {
+            let made = db.backup_since(id, &args.target);
+            made.map_err(|error| of_base(error, path, &args.store.dir))?
+        }
+        _ => db.backup(&args.target)?,
     };
     db.close()?;
     report(&info, &format!("copied to {}", args.target.display()))
+}
+
+/// The error of a backup with the base that the user has named. The library's names the target, and
+/// advises how to restore.
+fn of_base(error: Error, base: &Path, store: &Path) -> Fail {
+    let Error::WrongBase { wanted, found, .. } = &error else { return error.into() };
+    Fail::Error(format!(
+        "FRD-{} {} is no earlier backup of {}: it is {wanted}, and the store is at {found}; name a backup of this store, or make a full one without --base",
+        error.code(),
+        base.display(),
+        store.display(),
+    ))
 }
 
 /// Runs `frond restore`.

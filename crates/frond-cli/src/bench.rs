@@ -31,9 +31,9 @@ const PROGRAM: &str = "frond-bench";
 
 /// Runs `frond bench`. Returns only if the program cannot be started.
 pub fn run(args: Args) -> Result {
-    let beside = std::env::current_exe().map(|own| own.with_file_name(PROGRAM));
-    let beside = beside.ok().filter(|path| path.is_file());
-    let program = beside.unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let installed = std::env::current_exe().map(|own| own.with_file_name(PROGRAM));
+    let installed = installed.ok().filter(|path| path.is_file());
+    let program = installed.unwrap_or_else(|| PathBuf::from(PROGRAM));
     let failed = Command::new(&program).args(args.words).exec();
     match failed.kind() {
         ErrorKind::NotFound => fail::error(

@@ -30,8 +30,9 @@ pub fn print(columns: &TreeColumns, out: &mut impl Write) -> Result {
     let in_columns: u64 = columns.columns.values().map(|column| column.bytes).sum();
     let known = [("filters", columns.filter_bytes), ("models", columns.model_bytes)];
     let known_bytes: u64 = known.iter().map(|(_, bytes)| bytes).sum();
-    let beside = columns.bytes.saturating_sub(in_columns + columns.row_blocks.bytes + known_bytes);
-    for (name, bytes) in known.into_iter().chain([("headers, index", beside)]) {
+    let overhead =
+        columns.bytes.saturating_sub(in_columns + columns.row_blocks.bytes + known_bytes);
+    for (name, bytes) in known.into_iter().chain([("headers, index", overhead)]) {
         if bytes > 0 {
             writeln!(out, "    {name:<15}{:>9.2}", bytes as f64 / rows)?;
         }

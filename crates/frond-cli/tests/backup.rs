@@ -39,6 +39,43 @@ fn failed_backups_overwrite_nothing_and_leave_nothing() {
     assert!(!place.path("free").exists() && !place.path("free.new").exists());
 }
 
+/// One sentence says what is wrong with a base, and what to do; nothing is written.
+#[test]
+fn a_wrong_base_is_refused_with_a_plain_sentence() {
+    let place = Place::loaded(100);
+    let path = |name: &str| place.path(name).display().to_string();
+    let (other, backup, free) = (path("other"), path("backup of other"), path("free"));
+    let csv = place.write("other.csv", "id,v\n1,x\n");
+    place.ok(&["load", &other, "t", &csv]);
+    place.ok(&["backup", &other, &backup]);
+    std::fs::create_dir(path("empty")).expect("created");
+    let file = place.write("file", "no backup");
+    let fails = |base: &str| {
+        let error = place.fails(2, &["backup", "STORE", &free, "--base", base]);
+        assert!(!place.path("free").exists());
+        error
+    };
+    let error = fails(&backup);
+    assert!(error.starts_with("FRD-1012 ") && !error.contains("free"), "{error}");
+    assert!(error.contains("backup of other is no earlier backup of "), "{error}");
+    assert!(error.ends_with("or make a full one without --base"), "{error}");
+    let error = fails(&path("empty"));
+    let expected = "empty is a directory without a store: neither a full backup nor an increment";
+    assert!(error.replace(": is a", " is a").ends_with(expected), "{error}");
+    let error = fails(&file);
+    assert!(error.ends_with("is neither the directory of a backup nor an increment"), "{error}");
+    assert!(fails("/no/such").contains("/no/such: cannot open: No such file"));
+    // What was written to since is a store of its own.
+    place.ok(&["load", &backup, "t", &place.write("more.csv", "id,v\n2,x\n")]);
+    assert!(fails(&backup).ends_with("it was written to since it was made"));
+}
+
+#[test]
+fn the_help_of_backup_says_why_the_store_must_be_closed() {
+    let help = Place::loaded(1).ok(&["backup", "--help"]);
+    assert!(help.contains("must not be open elsewhere") && help.contains("checkpoint"), "{help}");
+}
+
 #[test]
 fn increments_bring_a_backup_up_to_date() {
     let place = Place::loaded(5000);

@@ -28,7 +28,7 @@ struct Setting {
 
 /// Memory that an engine may take in addition to its cache in any case, unless its file says
 /// otherwise: log buffers, dictionaries, allocator overhead.
-const BESIDE_B: u64 = 128 << 20;
+const OVERHEAD_B: u64 = 128 << 20;
 
 type Settings = BTreeMap<String, Setting>;
 
@@ -62,7 +62,7 @@ struct File {
     zero_when_settled: Option<Vec<String>>,
     counters: Option<Vec<String>>,
     syncs: Option<Vec<String>>,
-    beside_mib: Option<u64>,
+    overhead_mib: Option<u64>,
     #[serde(default)]
     settings: Settings,
     #[serde(default)]
@@ -98,7 +98,7 @@ pub struct SqlTarget {
     /// Status variables whose growth is the number of syncs.
     pub syncs: Vec<String>,
     /// Memory that is allowed in addition to the cache in any case, bytes.
-    pub beside_b: u64,
+    pub overhead_b: u64,
     plugin: Option<Packaged>,
     providers: Vec<Packaged>,
     settings: Settings,
@@ -178,8 +178,8 @@ impl SqlTarget {
             zero_when_settled: list(file.zero_when_settled, |base| &base.zero_when_settled),
             counters: list(file.counters, |base| &base.counters),
             syncs: list(file.syncs, |base| &base.syncs),
-            beside_b: file.beside_mib.map_or_else(
-                || base.as_ref().map_or(BESIDE_B, |base| base.beside_b),
+            overhead_b: file.overhead_mib.map_or_else(
+                || base.as_ref().map_or(OVERHEAD_B, |base| base.overhead_b),
                 |mib| mib.saturating_mul(1 << 20),
             ),
             plugin: file.plugin.or_else(|| base.as_ref().and_then(|base| base.plugin.clone())),

@@ -108,6 +108,10 @@ impl BackupId {
     pub fn read_in(env: &Env, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if !holds_store(path, env) {
+            if env.vfs.list(path).is_ok() {
+                let why = "is a directory without a store: neither a full backup nor an increment";
+                return Err(Error::not_a_store(path, why));
+            }
             return Ok(Increment::open(env, path)?.id());
         }
         let (superblock, store) = closed_slot(path, env)?;

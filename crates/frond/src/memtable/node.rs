@@ -360,11 +360,11 @@ impl<'a> Node<'a> {
     #[inline]
     pub(super) fn child_slot_from(&self, arena: &Arena, key: &[u8], slot: usize) -> usize {
         let wanted = key_head(key, self.head.skip.load(Ordering::Relaxed) as usize);
-        let behind = self.heads.get(slot + 1..self.count()).unwrap_or(&[]);
-        let mut near = behind.iter().take(NEAR_SLOTS).enumerate();
+        let later = self.heads.get(slot + 1..self.count()).unwrap_or(&[]);
+        let mut near = later.iter().take(NEAR_SLOTS).enumerate();
         match near.find(|(_, head)| head.load(Ordering::Relaxed) >= wanted) {
             Some((passed, head)) if head.load(Ordering::Relaxed) > wanted => slot + passed,
-            None if behind.len() <= NEAR_SLOTS => slot + behind.len(),
+            None if later.len() <= NEAR_SLOTS => slot + later.len(),
             _ => self.child_slot_for(arena, key),
         }
     }

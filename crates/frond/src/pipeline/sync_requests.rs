@@ -71,11 +71,11 @@ impl Engine {
             durable = self.health.watch(self.log().sync_through_now())?;
             requests = self.sync_requests.waiting.lock().unwrap();
         }
-        let (told, left) = requests.drain(..).partition(|one| one.until <= durable);
+        let (reached, left) = requests.drain(..).partition(|one| one.until <= durable);
         *requests = left;
         drop(requests);
-        let told: Vec<Request> = told;
-        told.into_iter().for_each(|one| (one.tell)());
+        let reached: Vec<Request> = reached;
+        reached.into_iter().for_each(|one| (one.tell)());
         Ok(())
     }
 
@@ -83,8 +83,8 @@ impl Engine {
     pub(super) fn end_sync_requests(&self) {
         let mut waiting = self.sync_requests.waiting.lock().unwrap();
         self.sync_requests.has_ended.store(true, Ordering::Relaxed);
-        let told = std::mem::take(&mut *waiting);
+        let reached = std::mem::take(&mut *waiting);
         drop(waiting);
-        told.into_iter().for_each(|one| (one.tell)());
+        reached.into_iter().for_each(|one| (one.tell)());
     }
 }

@@ -268,10 +268,10 @@ impl Build<'_> {
         let base = build.tree_ids()[0];
         let mut stored = StoredTable { next: number + 1, ..changing.clone() };
         stored.indexes.push(spec.stored(number, base));
-        let beside = |change: &mut crate::db::CatalogChange<'_>| {
+        let also = |change: &mut crate::db::CatalogChange<'_>| {
             change.set_attributes(stored.rows, stored.encode())
         };
-        build.publish_with(beside, |trees| {
+        build.publish_with(also, |trees| {
             let mut definition = Definition::clone(&table.state.definition());
             let tree = trees[0].clone().for_table();
             definition.indexes.push(Arc::new(IndexState { number, spec, tree }));

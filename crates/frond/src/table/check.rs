@@ -56,6 +56,11 @@ impl Table {
     /// Checks, as of now, that all indexes have exactly the entries that the rows require. To
     /// repair an index, drop it and build it again.
     ///
+    /// It checks what is committed when it is called, takes no lock and does not wait: cursors,
+    /// snapshots and transactions of this and other threads may be open, rows and whole trees may
+    /// be locked, and others may write, build indexes and change columns meanwhile. Writes that
+    /// are not committed yet are not checked, also not those of the caller.
+    ///
     /// # Errors
     /// `NoSuchTree` if the table was dropped; I/O errors and damage of what had to be read.
     pub fn check(&self) -> Result<TableReport> {

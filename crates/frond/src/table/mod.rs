@@ -14,8 +14,8 @@
 //! | `delete_range.rs` | deleting all rows in a range |
 //! | `read.rs` | reading a row by its key, or by an index |
 //! | `scan.rs` | rows in the order of an index |
+//! | `hidden_entries.rs` | index entries that a transaction's own writes hide |
 //! | `columns.rs` | adding, dropping, renaming and moving columns |
-//! | `beside.rs` | index entries that a transaction's own writes hide |
 //! | `build.rs` | building an index of a table that is being written |
 //! | `check.rs` | checking that index entries match the rows |
 //!
@@ -35,11 +35,11 @@ mod write;
 
 mod delete_range;
 
-mod beside;
 mod build;
 mod check;
 mod columns;
 mod entry;
+mod hidden_entries;
 mod open;
 mod scan;
 mod spec;

@@ -279,7 +279,7 @@ impl TableIndex {
 
     fn look_up(&self, txn: &Txn, extracted: &[u8], locking: Locking) -> Result<Option<Row>> {
         let tree = &self.index.tree;
-        if locking.is_none() && self.can_be_stood_over(txn) && txn.has_said(tree, extracted)? {
+        if locking.is_none() && self.own_writes_may_hide(txn) && txn.has_said(tree, extracted)? {
             let mut scan = self.scan(txn, extracted..=extracted)?;
             return Ok(scan.next()?.map(|found| (found.key.to_vec(), found.row.to_vec())));
         }
@@ -417,11 +417,7 @@ impl TableIndex {
     fn scan_in<'t>(&self, txn: &'t Txn, (from, to): Bounds) -> Result<IndexScan<'t>> {
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
         let cursor = txn.scan(&self.index.tree, range)?;
-        let shown = match self.can_be_stood_over(txn) {
-            true => Some(txn.scan_snapshot(&self.index.tree, range)?),
-            false => None,
-        };
-        Ok(IndexScan::new(self.clone(), txn, (cursor, shown), None))
+        Ok(IndexScan::new(self.clone(), txn, cursor, None))
     }
 
     /// Keys and values of rows in the order of the index, with extracted bytes in a range, from
@@ -477,6 +473,6 @@ impl TableIndex {
         let range = self.index.form().bounds(&range);
         let cursor = txn.scan_with(&self.index.tree, range, &options);
         let cursor = cursor.map_err(|error| self.named(error))?;
-        Ok(IndexScan::new(self.clone(), txn, (cursor, None), Some(options)))
+        Ok(IndexScan::new(self.clone(), txn, cursor, Some(options)))
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 use super::{
-    beside::Entries,
+    hidden_entries::Entries,
     read::{Locking, TableIndex},
 };
 
@@ -55,10 +55,12 @@ impl<'t> IndexScan<'t> {
     pub(super) fn new(
         index: TableIndex,
         txn: &'t Txn,
-        (cursor, shown): (TxnCursor<'t>, Option<Cursor>),
+        cursor: TxnCursor<'t>,
         locking: Locking,
     ) -> Self {
-        let entries = Entries::new(&index, txn, cursor, shown);
+        // What locks reads the newest entries, over which own writes were made.
+        let may_hide = locking.is_none() && index.own_writes_may_hide(txn);
+        let entries = Entries::new(&index, txn, cursor, may_hide);
         Self::of(index, Source::Txn(txn), entries, locking)
     }
 

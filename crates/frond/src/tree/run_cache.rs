@@ -112,8 +112,8 @@ impl TreeContext {
         let hand = descriptors.hand.load(Ordering::Relaxed);
         let passed: Vec<(u64, Option<Arc<RunHandle>>)> = {
             let runs = descriptors.runs.lock().unwrap();
-            let behind = runs.range((Excluded(hand), Unbounded)).take(PASSED_AT_ONCE);
-            behind.map(|(&offset, weak)| (offset, weak.upgrade())).collect()
+            let next = runs.range((Excluded(hand), Unbounded)).take(PASSED_AT_ONCE);
+            next.map(|(&offset, weak)| (offset, weak.upgrade())).collect()
         };
         let is_last = passed.len() < PASSED_AT_ONCE;
         for (offset, handle) in &passed {

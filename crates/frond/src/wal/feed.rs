@@ -51,7 +51,7 @@ impl std::fmt::Debug for LogFeed {
 }
 
 /// Why a commit is lost that was in a removed segment.
-const TRIMMED: &str = "the log does not hold it any more";
+pub const TRIMMED: &str = "the log does not hold it any more";
 
 /// A position in a segment.
 struct SegmentPlace {

@@ -62,7 +62,7 @@ mod spares;
 #[cfg(test)]
 mod tests;
 
-pub use feed::{LogFeed, TakeCommit, in_group};
+pub use feed::{LogFeed, TRIMMED, TakeCommit, in_group};
 pub use log::{Log, LogOptions, LogStats};
 pub use record::{
     Item, KeyMemory, LogExtent, Record, RecordBuilder, RecordItems, RecordPool, TRAILER_BYTES,

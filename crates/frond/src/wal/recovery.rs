@@ -134,19 +134,19 @@ impl RecoveredTail {
             }
             segment.sync_data()?;
         }
-        let mut behind: Vec<_> = names
+        let mut later: Vec<_> = names
             .iter()
             .filter(|name| {
                 number(name).is_some_and(|number| number > self.segment + 1)
                     || segment::is_unfinished(name)
             })
             .collect();
-        behind.sort();
-        for name in behind.iter().rev() {
+        later.sort();
+        for name in later.iter().rev() {
             let path = dir.join(name);
             vfs.remove(&path).map_err(|error| Error::io(path, "remove", 0, error))?;
         }
-        if !behind.is_empty() {
+        if !later.is_empty() {
             vfs.sync_dir(dir).map_err(|error| Error::io(dir, "sync", 0, error))?;
         }
         Ok(())

@@ -133,9 +133,9 @@ impl GuaranteedSpace {
     }
 
     /// True if everything guaranteed fits into `left` bytes of a segment and the segments of length
-    /// `behind` after it.
-    fn fits(self, left: u64, behind: impl Iterator<Item = u64>) -> bool {
-        let rooms = [left].into_iter().chain(behind.map(room_of));
+    /// `next` after it.
+    fn fits(self, left: u64, next: impl Iterator<Item = u64>) -> bool {
+        let rooms = [left].into_iter().chain(next.map(room_of));
         let used = rooms.map(|room| room.saturating_sub(self.longest)).sum::<u64>();
         left >= self.groups || used >= self.groups
     }

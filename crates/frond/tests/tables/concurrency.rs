@@ -6,7 +6,7 @@ use frond::Duplicate;
 use std::{
     sync::{
         Arc, Barrier,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::Duration,
@@ -173,6 +173,81 @@ fn a_unique_lookup_reports_an_entry_without_a_row() {
         assert_eq!(mails.get(&txn, b"c@d").unwrap().unwrap().0, b"1");
         assert_eq!(mails.get(&txn, b"a@b").unwrap(), None);
     }
+}
+
+/// A check sees what is committed, whatever its thread has open and has locked.
+#[test]
+fn a_check_needs_no_lock_that_its_own_thread_holds() {
+    let (_dir, db, table) = people(&[("1", "a,Oslo,1"), ("2", "b,Oslo,2"), ("3", "c,Oslo,3")]);
+    all().into_iter().for_each(|index| table.build_index(index).unwrap());
+    let check = |rows: u64| {
+        let report = table.check().unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        assert_eq!(report.rows, rows);
+    };
+    for level in [Isolation::RepeatableRead, Isolation::Serializable] {
+        let txn = begin(&db, level);
+        txn.lock_tree(table.rows(), TreeLock::Exclusive, IfLocked::Wait).unwrap();
+        assert!(!table.put(&txn, b"4", b"d,Rome,4").unwrap());
+        assert!(table.put(&txn, b"1", b"e,Rome,1").unwrap());
+        assert!(table.delete(&txn, b"2").unwrap());
+        let mails = table.index("mail").unwrap();
+        let mut own = mails.scan_with(&txn, .., &skipping(RowLock::Exclusive)).unwrap();
+        let mut of_db = mails.scan(&db, ..).unwrap();
+        let mut rows = table.scan(&db, ..).unwrap();
+        assert!(own.next().unwrap().is_some() && of_db.next().unwrap().is_some());
+        assert!(rows.next().unwrap().is_some());
+        check(3);
+        let deleted = begin(&db, Isolation::ReadCommitted);
+        assert!(of_db.next().unwrap().is_some());
+        drop((own, of_db, rows, mails, deleted));
+        txn.rollback();
+        check(3);
+    }
+    db.transact(|txn| table.delete(txn, b"2").map(drop)).unwrap();
+    check(2);
+}
+
+/// Columns and indexes that change during a check are no finding and no error.
+#[test]
+fn a_check_concurrent_with_changes_of_the_definition_is_clean() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let column = |name: &str| Column::new(name, Part::Fixed(1, Hint::None));
+    // Two bytes of a row are its layout version.
+    let first = || {
+        let extract = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
+            out.extend_from_slice(&row[2..3]);
+            Ok(true)
+        };
+        vec![IndexSpec::new("first", extract).clustering()]
+    };
+    let spec = TableSpec::new("t").columns(vec![column("a")]);
+    let table = db.table(first().into_iter().fold(spec, TableSpec::index)).unwrap();
+    db.transact(|txn| (0..50u8).try_for_each(|row| table.put(txn, [row], [0, 0, row]).map(drop)))
+        .unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let checker = scope.spawn(|| {
+            let mut checks = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let report = table.check().unwrap();
+                assert!(report.is_clean(), "check {checks}: {report:?}");
+                assert_eq!(report.rows, 50);
+                checks += 1;
+            }
+            checks
+        });
+        let mut newest = table.clone();
+        for _ in 0..40 {
+            let add = ColumnChange::Add { column: column("b"), default: vec![7], at: None };
+            newest = newest.change_columns(&[add], first()).unwrap();
+            let drop = ColumnChange::Drop("b".into());
+            newest = newest.change_columns(&[drop], first()).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(checker.join().unwrap() > 0);
+    });
 }
 
 /// A look-up finds rows that go back and forth concurrently, or not, and never reports damage.

@@ -8,6 +8,7 @@ mod crashes;
 mod delete_range;
 mod functions;
 mod model;
+mod moves;
 mod raw;
 mod readers;
 mod threads;

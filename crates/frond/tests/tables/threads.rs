@@ -55,7 +55,7 @@ fn write(db: &Db, table: &Table, thread: u64, is_over: &AtomicBool) -> u64 {
     commits
 }
 
-/// Rule: I34.
+/// Checks of the table meanwhile find nothing. Rule: I34.
 #[test]
 fn indexes_are_built_while_threads_write() {
     for seed in effort::seeds(2) {
@@ -79,6 +79,15 @@ fn indexes_are_built_while_threads_write() {
                     })
                 })
                 .collect();
+            let checker = scope.spawn(|| {
+                let mut checks = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let report = table.check().unwrap();
+                    assert!(report.is_clean(), "check {checks}: {report:?}");
+                    checks += 1;
+                }
+                checks
+            });
             while db.snapshot().get(table.rows(), b"2 7").unwrap().is_none() {
                 std::thread::yield_now();
             }
@@ -104,6 +113,7 @@ fn indexes_are_built_while_threads_write() {
             for writer in writers {
                 assert!(writer.join().unwrap() > 0);
             }
+            assert!(checker.join().unwrap() > 0);
         });
         let rows = by(&table, &begin(&db, Isolation::Snapshot), "city").len();
         assert_eq!(table.check().unwrap().rows, rows as u64);

@@ -19,6 +19,7 @@ mod ranges;
 mod reads;
 mod rechecks;
 mod rows;
+mod scan_moves;
 mod scan_order;
 mod scans;
 mod shared_syncs;

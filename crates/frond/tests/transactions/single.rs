@@ -441,3 +441,38 @@ fn snapshots_are_listed_under_their_transaction() {
     txn.rollback();
     assert_eq!(held(), []);
 }
+
+/// The error of a thread that waited for a transaction of its own says so; others' do not.
+#[test]
+fn a_timeout_names_a_holder_of_the_same_thread() {
+    let Store { db, tree, .. } = &store(false);
+    let holder = db.begin(TxnOptions::new()).unwrap();
+    holder.put(tree, b"1", b"11").unwrap();
+    let waits = || {
+        let mut batch = Batch::new();
+        batch.lock_timeout(Some(Duration::from_millis(5)));
+        batch.put(tree, b"1", b"12").unwrap();
+        db.commit(&mut batch).unwrap_err().to_string()
+    };
+    let own = format!("transaction {}, which this thread itself began: commit it", holder.id());
+    let error = waits();
+    assert!(error.starts_with("FRD-1101 ") && error.contains(&own), "{error}");
+    // Also without any wait, and for another transaction.
+    let other = db.begin(TxnOptions::new().lock_timeout(Some(Duration::ZERO))).unwrap();
+    let error = other.get_for_update(tree, b"1").unwrap_err().to_string();
+    assert!(error.contains(&own), "{error}");
+    let elsewhere = thread::scope(|scope| scope.spawn(waits).join().unwrap());
+    assert!(elsewhere.contains(&format!("by transaction {};", holder.id())), "{elsewhere}");
+    // The next transaction of the pool is another thread's.
+    drop((holder, other));
+    thread::scope(|scope| {
+        let moved = scope.spawn(|| {
+            let txn = db.begin(TxnOptions::new()).unwrap();
+            txn.put(tree, b"1", b"13").unwrap();
+            txn
+        });
+        let txn = moved.join().unwrap();
+        let error = waits();
+        assert!(error.contains(&format!("by transaction {};", txn.id())), "{error}");
+    });
+}

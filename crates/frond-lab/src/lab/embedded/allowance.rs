@@ -13,7 +13,7 @@ pub const PEAK: &str = "rss_peak_b";
 
 /// Memory that a store may take in addition to the memory of the run in any case: log buffers,
 /// tables of open files, allocator overhead. The same as for SQL targets.
-const BESIDE_B: u64 = 128 << 20;
+const OVERHEAD_B: u64 = 128 << 20;
 
 /// Peak memory of the null target's process, by workload and variant.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl Allowances {
 
     /// For a cell of the null target, records its peak. For other cells, verifies that their peak
     /// is above that by no more than the memory of the run and what a store may take in addition: a
-    /// quarter of that memory, or `BESIDE_B` if that is more.
+    /// quarter of that memory, or `OVERHEAD_B` if that is more.
     pub fn apply(&mut self, key: &CellKey, result: &mut CellResult) {
         let peaks = result.steps.iter().filter_map(|step| step.metrics.get(PEAK));
         let peak = peaks.copied().fold(0.0, f64::max) as u64;
@@ -41,7 +41,7 @@ impl Allowances {
         let of = (key.workload.clone(), key.variant.clone());
         let Some(clients) = self.0.get(&of).copied() else { return };
         let memory = result.memory_b;
-        let allowed = memory + BESIDE_B.max(memory / 4);
+        let allowed = memory + OVERHEAD_B.max(memory / 4);
         let own = peak.saturating_sub(clients);
         let detail = format!(
             "{} MiB more than the null target, with {} MiB of memory; {} MiB are allowed",

@@ -34,7 +34,7 @@ pub(super) const SYNCS: [&str; 2] = ["wal_syncs", "syncs"];
 const TRAINING: &str = "leaf_training_nanos";
 
 /// Work of a client that runs concurrently with the clients of a step, and ends with them.
-pub type Beside<'b> = &'b (dyn Fn(&mut Worker<'_>) -> Result<()> + Sync);
+pub type Concurrent<'b> = &'b (dyn Fn(&mut Worker<'_>) -> Result<()> + Sync);
 
 type Body<'b> = &'b dyn Fn(&mut Worker<'_>) -> Result<()>;
 
@@ -155,13 +155,13 @@ impl<'t> Bench<'t> {
     ///
     /// # Errors
     /// The first error of a client.
-    pub fn step_beside(
+    pub fn step_concurrent(
         &mut self,
         step: &Step<'_>,
         body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
-        beside: &[Beside<'_>],
+        concurrent: &[Concurrent<'_>],
     ) -> Result<&mut StepResult> {
-        self.measured(step, None, body, beside)
+        self.measured(step, None, body, concurrent)
     }
 
     fn measured(
@@ -169,19 +169,19 @@ impl<'t> Bench<'t> {
         step: &Step<'_>,
         durability: Option<Durability>,
         body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
-        beside: &[Beside<'_>],
+        concurrent: &[Concurrent<'_>],
     ) -> Result<&mut StepResult> {
-        let clients = Clients { count: step.clients + beside.len() as u64, durability };
+        let clients = Clients { count: step.clients + concurrent.len() as u64, durability };
         let mut warm_up_s = None;
         if step.warm_up > 0.0 && !self.is_over() {
-            let made = self.run(step, Some(step.warm_up), true, clients, (&body, beside))?;
+            let made = self.run(step, Some(step.warm_up), true, clients, (&body, concurrent))?;
             warm_up_s = made.metrics.get("seconds").copied();
         }
         // If the time limit was reached before the step, there is nothing to measure.
         let is_late = self.is_over() && (step.seconds.is_some() || warm_up_s.is_some());
         let mut made = match is_late {
             true => StepResult { name: step.name.to_owned(), ..StepResult::default() },
-            false => self.run(step, step.seconds, false, clients, (&body, beside))?,
+            false => self.run(step, step.seconds, false, clients, (&body, concurrent))?,
         };
         if let Some(seconds) = warm_up_s.filter(|_| !is_late) {
             made.metrics.insert("warm_up_s".to_owned(), seconds);
@@ -202,7 +202,7 @@ impl<'t> Bench<'t> {
         seconds: Option<f64>,
         is_warm_up: bool,
         clients: Clients,
-        (body, beside): (&(impl Fn(&mut Worker<'_>) -> Result<()> + Sync), &[Beside<'_>]),
+        (body, concurrent): (&(impl Fn(&mut Worker<'_>) -> Result<()> + Sync), &[Concurrent<'_>]),
     ) -> Result<StepResult> {
         let own = seconds.map(|s| Instant::now() + Duration::from_secs_f64(s.clamp(0.0, 1e8)));
         let deadline = match (own, self.deadline) {
@@ -225,12 +225,12 @@ impl<'t> Bench<'t> {
         confined.reset_memory_peak();
         let before = confined.counts();
         let mut taken = measure::run(&plan, &|| confined.io(), |meter| {
-            let run = |index: u64, is_beside, body: Body<'_>| -> Result<()> {
+            let run = |index: u64, is_concurrent, body: Body<'_>| -> Result<()> {
                 let cpu_s = measure::thread_cpu_s();
                 let connection = target.connect(clients)?;
                 let with = (&self.ledger, cpu_s);
-                let mut worker = Worker::new(index, connection, meter, is_beside, with);
-                if let (Some(arrivals), false) = (&arrivals, is_beside) {
+                let mut worker = Worker::new(index, connection, meter, is_concurrent, with);
+                if let (Some(arrivals), false) = (&arrivals, is_concurrent) {
                     worker.share(arrivals);
                 }
                 let done = body(&mut worker);
@@ -253,7 +253,7 @@ impl<'t> Bench<'t> {
                     .map(|index| scope.spawn(move || run(index, false, body)))
                     .collect();
                 let others: Vec<_> = (0..)
-                    .zip(beside)
+                    .zip(concurrent)
                     .map(|(index, body)| scope.spawn(move || run(index, true, *body)))
                     .collect();
                 let panicked = |_| Err(Failure("a client panicked".to_owned()));

@@ -15,7 +15,7 @@ pub mod testing;
 mod worker;
 
 pub use allowance::{Allowances, PEAK};
-pub use bench::{Bench, Beside};
+pub use bench::{Bench, Concurrent};
 pub use generator::{Generators, NULL, OF_CLIENTS};
 pub use rows::{Batch, Rows, missing};
 pub use worker::Worker;

@@ -91,7 +91,7 @@ pub struct Conditions<'c> {
 }
 
 /// Work of a client that runs concurrently with the clients of a step, and ends with them.
-pub type Beside<'b> = &'b (dyn Fn(&mut Worker<'_>) -> Result<()> + Sync);
+pub type Concurrent<'b> = &'b (dyn Fn(&mut Worker<'_>) -> Result<()> + Sync);
 
 impl Bench {
     /// Starts or connects to the server, and verifies that it syncs commits if the durability
@@ -236,20 +236,20 @@ impl Bench {
         step: &Step<'_>,
         body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
     ) -> Result<&mut StepResult> {
-        self.step_beside(step, body, &[])
+        self.step_concurrent(step, body, &[])
     }
 
     /// Runs a step concurrently with further clients, whose requests do not count as the step's.
     ///
     /// # Errors
     /// The first error of a client.
-    pub fn step_beside(
+    pub fn step_concurrent(
         &mut self,
         step: &Step<'_>,
         body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
-        beside: &[Beside<'_>],
+        concurrent: &[Concurrent<'_>],
     ) -> Result<&mut StepResult> {
-        self.step_prepared(step, |_, _, _| Ok(()), |worker, ()| body(worker), beside)
+        self.step_prepared(step, |_, _, _| Ok(()), |worker, ()| body(worker), concurrent)
     }
 
     /// Runs a step whose clients prepare before its clock starts. `prepare` gets the number of a
@@ -263,11 +263,11 @@ impl Bench {
         step: &Step<'_>,
         prepare: impl Fn(u64, &mut Session, Connect<'_>) -> Result<S>,
         body: impl Fn(&mut Worker<'_>, S) -> Result<()> + Sync,
-        beside: &[Beside<'_>],
+        concurrent: &[Concurrent<'_>],
     ) -> Result<&mut StepResult> {
         let mut warm_up_s = None;
         if step.warm_up > 0.0 && !self.is_over() {
-            let made = self.run(step, Some(step.warm_up), true, &prepare, &body, beside)?;
+            let made = self.run(step, Some(step.warm_up), true, &prepare, &body, concurrent)?;
             warm_up_s = made.metrics.get("seconds").copied();
         }
         // If the time limit was reached before the step, there is nothing to measure: each client
@@ -275,15 +275,15 @@ impl Bench {
         let is_late = self.is_over() && (step.seconds.is_some() || warm_up_s.is_some());
         let mut made = match is_late {
             true => StepResult { name: step.name.to_owned(), ..StepResult::default() },
-            false => self.run(step, step.seconds, false, &prepare, &body, beside)?,
+            false => self.run(step, step.seconds, false, &prepare, &body, concurrent)?,
         };
         if let Some(seconds) = warm_up_s.filter(|_| !is_late) {
             made.metrics.insert("warm_up_s".to_owned(), seconds);
         }
         self.is_cut |= self.is_over();
         let ran_for_time = step.seconds.is_some() && step.writes;
-        self.same_rows &= !(ran_for_time || !beside.is_empty() || self.is_cut);
-        self.connections = self.connections.max(step.clients + beside.len() as u64 + 2);
+        self.same_rows &= !(ran_for_time || !concurrent.is_empty() || self.is_cut);
+        self.connections = self.connections.max(step.clients + concurrent.len() as u64 + 2);
         self.result.steps.push(made);
         if step.writes && !is_late {
             self.wrote = Some(self.result.steps.len() - 1);
@@ -298,7 +298,7 @@ impl Bench {
         is_warm_up: bool,
         prepare: &impl Fn(u64, &mut Session, Connect<'_>) -> Result<S>,
         body: &(impl Fn(&mut Worker<'_>, S) -> Result<()> + Sync),
-        beside: &[Beside<'_>],
+        concurrent: &[Concurrent<'_>],
     ) -> Result<StepResult> {
         let running = self.running()?;
         let connect = || self.session();
@@ -314,7 +314,8 @@ impl Bench {
             let connections = clients.iter().map(|(session, _)| session.id()).collect();
             guard.limit(Instant::now(), deadline, connections);
         }
-        let side_sessions = beside.iter().map(|_| self.session()).collect::<Result<Vec<_>>>()?;
+        let side_sessions =
+            concurrent.iter().map(|_| self.session()).collect::<Result<Vec<_>>>()?;
         let mut watcher = self.session()?;
         let own =
             seconds.map(|s| Instant::now() + Duration::from_secs_f64(s.clamp(0.0, SECONDS_MAX)));
@@ -373,7 +374,7 @@ impl Bench {
                     .collect();
                 let others: Vec<_> = (0..)
                     .zip(side_sessions)
-                    .zip(beside)
+                    .zip(concurrent)
                     .map(|((index, session), body)| {
                         let (tally, ledger) = (&tally, &self.ledger);
                         scope.spawn(move || {
@@ -545,7 +546,7 @@ impl Bench {
         let peaks = self.result.steps.iter().filter_map(|step| step.metrics.get("rss_peak_b"));
         let peak = peaks.copied().fold(0.0, f64::max) as u64;
         if peak > 0 && self.base_rss > 0 {
-            let memory = (self.result.memory_b, self.target.beside_b);
+            let memory = (self.result.memory_b, self.target.overhead_b);
             let (own, connections) = (self.own, self.connections);
             verify_memory(self.base_rss, peak, memory, own, connections, &mut self.result);
         }

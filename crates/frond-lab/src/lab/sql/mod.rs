@@ -24,7 +24,7 @@ mod tests;
 mod verify;
 mod worker;
 
-pub use bench::{Bench, Beside, Conditions};
+pub use bench::{Bench, Concurrent, Conditions};
 pub use insert::{InsertText, push_hexadecimal};
 pub use server::Place;
 pub use session::{Session, SqlResult, Statement, Value, number_of, text_of};

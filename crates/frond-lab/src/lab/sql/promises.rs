@@ -40,17 +40,17 @@ pub fn verify_syncs(
 }
 
 /// Verifies that the resident size grew by no more than the sum of: the memory of the run, a
-/// quarter of that (at least `beside_b`) for what the engine keeps outside its cache, and the
+/// quarter of that (at least `overhead_b`) for what the engine keeps outside its cache, and the
 /// memory of the server itself.
 pub fn verify_memory(
     base: u64,
     peak: u64,
-    (memory, beside_b): (u64, u64),
+    (memory, overhead_b): (u64, u64),
     own: Own,
     connections: u64,
     result: &mut CellResult,
 ) {
-    let allowed = memory + beside_b.max(memory / 4) + own.of(connections);
+    let allowed = memory + overhead_b.max(memory / 4) + own.of(connections);
     let grown = peak.saturating_sub(base);
     let detail = format!(
         "{} MiB more than at its start, with {} MiB of cache; {} MiB are allowed, of which the server itself takes {} MiB \

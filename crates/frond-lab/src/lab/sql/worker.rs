@@ -23,7 +23,7 @@ pub struct Worker<'m> {
     pub session: Session,
     meter: &'m Meter,
     clients: BTreeMap<&'static str, Client<'m>>,
-    is_beside: bool,
+    is_concurrent: bool,
     tally: Tally,
     /// Whether the request that was last due has been served.
     is_served: bool,
@@ -35,19 +35,30 @@ pub struct Worker<'m> {
 }
 
 impl<'m> Worker<'m> {
-    /// A client of the step. With `is_beside`, it runs concurrently with the step: its latencies
+    /// A client of the step. With `is_concurrent`, it runs next to the step: its latencies
     /// are recorded, but its operations do not count as the step's.
     pub(super) fn new(
         index: u64,
         session: Session,
         meter: &'m Meter,
-        is_beside: bool,
+        is_concurrent: bool,
         ledger: &'m Ledger,
     ) -> Self {
         let (clients, tally, pace) = (BTreeMap::new(), Tally::default(), Pace::Closed);
         let cpu_s = thread_cpu_s();
         let is_served = false;
-        Self { index, session, meter, clients, is_beside, tally, is_served, pace, ledger, cpu_s }
+        Self {
+            index,
+            session,
+            meter,
+            clients,
+            is_concurrent,
+            tally,
+            is_served,
+            pace,
+            ledger,
+            cpu_s,
+        }
     }
 
     /// Makes requests due at this rate from now on, per second. A stall then adds to the latency of
@@ -178,8 +189,8 @@ impl<'m> Worker<'m> {
             self.session.run("ROLLBACK")?;
         }
         let (meter, cpu_s) = (self.meter, self.cpu_s);
-        let (is_beside, is_first) = (self.is_beside, self.clients.is_empty());
-        let client = self.clients.entry(kind).or_insert_with(|| match (is_beside, is_first) {
+        let (is_concurrent, is_first) = (self.is_concurrent, self.clients.is_empty());
+        let client = self.clients.entry(kind).or_insert_with(|| match (is_concurrent, is_first) {
             (false, true) => meter.client(kind).with_cpu_from(cpu_s),
             (false, false) => meter.further_client(kind),
             (true, true) => meter.side_client(kind).with_cpu_from(cpu_s),

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::data::shape::Shape;
-use crate::lab::embedded::{Bench, Beside, Entry, Worker, Workload};
+use crate::lab::embedded::{Bench, Concurrent, Entry, Worker, Workload};
 use crate::lab::params::{Param, Params};
 use crate::lab::step::Step;
 use crate::lab::suggest::unknown;
@@ -71,7 +71,7 @@ const ROWS_PER_SEEK: u64 = 10;
 /// Keys that are read in one snapshot.
 const KEYS_PER_GET: usize = 10;
 /// Bytes per second of the writer that runs concurrently with readers, as in the tool's script.
-const BESIDE_BYTES_PER_SECOND: u64 = 2_000_000;
+const CONCURRENT_BYTES_PER_SECOND: u64 = 2_000_000;
 /// Rows after which a scan counts them and looks at the clock.
 const SCAN_CHUNK: u64 = 1_000;
 /// A synced fill has this fraction of the rows.
@@ -344,12 +344,12 @@ impl DbBench {
             }
             Ok(())
         };
-        let beside = Mutex::new(self.random(test, u64::MAX));
-        let write = |worker: &mut Worker<'_>| self.write_beside(worker, filled, &beside);
-        let is_beside = test == Test::ReadWhileWriting;
-        let others: &[Beside<'_>] = if is_beside { &[&write] } else { &[] };
-        let step = Step { writes: is_beside, ..self.timed(test, self.threads) };
-        let gets = bench.step_beside(&step, read, others)?.metrics.get("ops").copied();
+        let concurrent = Mutex::new(self.random(test, u64::MAX));
+        let write = |worker: &mut Worker<'_>| self.write_concurrently(worker, filled, &concurrent);
+        let is_concurrent = test == Test::ReadWhileWriting;
+        let others: &[Concurrent<'_>] = if is_concurrent { &[&write] } else { &[] };
+        let step = Step { writes: is_concurrent, ..self.timed(test, self.threads) };
+        let gets = bench.step_concurrent(&step, read, others)?.metrics.get("ops").copied();
         if bench.keeps_rows() {
             let wrong = wrong.into_inner();
             let detail = format!("{wrong} of {} keys were wrong", gets.unwrap_or(0.0));
@@ -359,7 +359,7 @@ impl DbBench {
     }
 
     /// Puts existing entries as they are, at a fixed rate.
-    fn write_beside(
+    fn write_concurrently(
         &self,
         worker: &mut Worker<'_>,
         filled: &Filled<'_>,
@@ -367,7 +367,7 @@ impl DbBench {
     ) -> Result<()> {
         let mut random = random.lock().unwrap_or_else(|e| e.into_inner());
         let mut puts = Puts::new(self.shape);
-        worker.set_rate(BESIDE_BYTES_PER_SECOND as f64 / self.row_bytes() as f64);
+        worker.set_rate(CONCURRENT_BYTES_PER_SECOND as f64 / self.row_bytes() as f64);
         while worker.go_on() {
             let number = filled.existing(&mut random);
             let version = filled.version(number);
@@ -564,8 +564,10 @@ mod tests {
             let step = |name: &str| result.steps.iter().find(|step| step.name == name);
             let scan = step("readreverse").expect("it ran");
             assert!(target == "null" || scan.metrics["ops"] == 5_000.0, "{target}");
-            let beside = step("readwhilewriting").expect("it ran");
-            assert!(beside.latencies.contains_key("put") && beside.metrics["changed_b"] > 0.0);
+            let concurrent = step("readwhilewriting").expect("it ran");
+            assert!(
+                concurrent.latencies.contains_key("put") && concurrent.metrics["changed_b"] > 0.0
+            );
             // Six tests check what they read, and three tables are read back.
             assert_eq!(result.verified.len(), if target == "null" { 0 } else { 9 }, "{target}");
         });

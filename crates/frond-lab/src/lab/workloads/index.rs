@@ -6,7 +6,7 @@ use super::compressed::{self, put};
 use super::sbtest::{self, INNODB_ROW_BYTES, Load, ROW_BYTES};
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{Bench, Beside, Worker};
+use crate::lab::sql::{Bench, Concurrent, Worker};
 use crate::lab::step::Step;
 use crate::random::{Purpose, Random};
 use crate::targets::{Failure, Result};
@@ -57,7 +57,7 @@ impl Index {
                 session.run("CREATE INDEX k ON sbtest1(k)").map(drop)
             })
         };
-        let made = bench.step_beside(&step, create, &[&write as Beside<'_>])?;
+        let made = bench.step_concurrent(&step, create, &[&write as Concurrent<'_>])?;
         if let Some(latencies) = made.latencies.get("write") {
             let found = latencies.histogram()?;
             put(bench, "beside_p999_us", found.value_at_quantile(0.999) as f64 / 1e3);

@@ -67,7 +67,7 @@ struct References {
 struct WordForm {
     chosen: Chosen,
     /// As the difference to the column with this number.
-    beside: Option<usize>,
+    base: Option<usize>,
     /// As the difference to a line over it, which each block computes for itself.
     on_line: bool,
 }
@@ -271,7 +271,7 @@ impl ColumnWriter {
                 self.measured += 1;
                 kept.keep(best, out.len() - start, rows);
             }
-            return best.beside.is_some();
+            return best.base.is_some();
         };
         let bytes = out.len() - start;
         kept.blocks += 1;
@@ -291,7 +291,7 @@ impl ColumnWriter {
             }
             self.other = other;
         }
-        best.beside.is_some()
+        best.base.is_some()
     }
 
     /// Appends words in this form, unless it is the difference to a column that is missing. Returns
@@ -306,7 +306,7 @@ impl ColumnWriter {
     ) -> Option<WordForm> {
         let Self { ints, differences, .. } = self;
         let Chosen { kind, numbers, .. } = form.chosen;
-        let chosen = match (form.beside, float) {
+        let chosen = match (form.base, float) {
             (Some(number), _) => {
                 let other = earlier.iter().find(|other| other.number == number)?;
                 let line = if form.on_line { other.line_of(values)? } else { Line::SAME };
@@ -351,13 +351,13 @@ impl ColumnWriter {
             }
         }
         let Some((other, line)) = best else {
-            return WordForm { chosen: plain, beside: None, on_line: false };
+            return WordForm { chosen: plain, base: None, on_line: false };
         };
         out.truncate(start);
         other.differences(line, values, differences);
         other.put_head(line, out);
         let chosen = ints.encode(differences, out);
-        WordForm { chosen, beside: Some(other.number), on_line: line != Line::SAME }
+        WordForm { chosen, base: Some(other.number), on_line: line != Line::SAME }
     }
 
     /// Appends an integer column with one value, which has the same length for any number of rows.

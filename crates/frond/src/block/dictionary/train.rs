@@ -87,7 +87,7 @@ impl Window {
     fn best(&mut self, stretch: &[u8], counts: &Counts) -> Option<(u32, usize)> {
         const GRAMS: usize = SEGMENT_BYTES - GRAM_BYTES + 1;
         let (mut worth, mut best) = (0u32, None);
-        let mut behind = grams(stretch);
+        let mut oldest = grams(stretch);
         let mut held = 0;
         for (at, gram) in grams(stretch).enumerate() {
             if self.held[gram] == 0 {
@@ -96,7 +96,7 @@ impl Window {
             self.held[gram] += 1;
             held += 1;
             if held > GRAMS
-                && let Some(gone) = behind.next()
+                && let Some(gone) = oldest.next()
             {
                 self.held[gone] -= 1;
                 held -= 1;
@@ -108,7 +108,7 @@ impl Window {
                 best = Some((worth, (at + 1).saturating_sub(GRAMS)));
             }
         }
-        behind.for_each(|gram| self.held[gram] = 0);
+        oldest.for_each(|gram| self.held[gram] = 0);
         best
     }
 }

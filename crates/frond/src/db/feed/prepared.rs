@@ -16,11 +16,14 @@ use crate::{
     db::session::prepared::content_of,
     pipeline::Engine,
     types::{Lsn, Xid},
-    wal::{Item, RecordItems},
+    wal::{Item, RecordItems, TRIMMED},
 };
 
 /// Entries of removed pieces in `order` that are tolerated before it is cleaned.
 const ORDER_SLACK: usize = 1024;
+
+/// Why a commit is lost whose prepared content was in a removed segment.
+const PREPARED_TRIMMED: &str = "it was prepared earlier, and the log does not hold that any more";
 
 /// Recently prepared transactions that are in doubt.
 #[derive(Debug, Default)]
@@ -96,17 +99,9 @@ impl Prepares {
 
 /// Reads the log for the commit that prepared it: the first with its name after `since`.
 fn read_again(engine: &Engine, (xid, since): (&Xid, Seqno), seqno: Seqno) -> Result<Pieces> {
-    let lost = || Error::PositionLost {
-        wanted: seqno.0,
-        oldest: seqno.next().0,
-        why: "it was prepared earlier, and the log does not hold that any more",
-    };
-    let or_lost = |error: Error| match error {
-        Error::PositionLost { .. } => lost(),
-        other => other,
-    };
+    let of_commit = |error| of_commit(seqno, error);
     let log = engine.log();
-    let mut feed = log.feed(since.next(), engine.store.newest().applied).map_err(or_lost)?;
+    let mut feed = log.feed(since.next(), engine.store.newest().applied).map_err(of_commit)?;
     let mut pieces = Pieces::default();
     while !pieces.is_whole(xid) && feed.next_seqno() < seqno {
         let mut taken = Ok(());
@@ -116,11 +111,24 @@ fn read_again(engine: &Engine, (xid, since): (&Xid, Seqno), seqno: Seqno) -> Res
             }
         });
         taken?;
-        if group.map_err(or_lost)?.is_none() {
+        if group.map_err(of_commit)?.is_none() {
             break;
         }
     }
-    if pieces.is_whole(xid) { Ok(pieces) } else { Err(lost()) }
+    if pieces.is_whole(xid) { Ok(pieces) } else { Err(lost(seqno, PREPARED_TRIMMED)) }
+}
+
+fn lost(seqno: Seqno, why: &'static str) -> Error {
+    Error::PositionLost { wanted: seqno.0, oldest: seqno.next().0, why }
+}
+
+/// The error for a commit whose prepared content could not be read again.
+fn of_commit(seqno: Seqno, error: Error) -> Error {
+    match error {
+        Error::PositionLost { why: TRIMMED, .. } => lost(seqno, PREPARED_TRIMMED),
+        Error::PositionLost { why, .. } => lost(seqno, why),
+        other => other,
+    }
 }
 
 fn take_pieces(pieces: &mut Pieces, xid: &Xid, (lsn, payload): (Lsn, &[u8])) -> Result<()> {
@@ -138,4 +146,24 @@ fn take_pieces(pieces: &mut Pieces, xid: &Xid, (lsn, payload): (Lsn, &[u8])) -> 
         }
     }
     Ok(())
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    /// The error is that of the commit, with the reason for which its content was lost.
+    #[test]
+    fn a_lost_prepared_content_keeps_its_reason() {
+        let freed = "a long value of it was freed";
+        for (why, expected) in [(TRIMMED, PREPARED_TRIMMED), (freed, freed)] {
+            let inner = Error::PositionLost { wanted: 3, oldest: 5, why };
+            let Error::PositionLost { wanted: 9, oldest: 10, why } = of_commit(Seqno(9), inner)
+            else {
+                panic!("{why} is lost");
+            };
+            assert_eq!(why, expected);
+        }
+        assert!(matches!(of_commit(Seqno(9), Error::Closed), Error::Closed));
+    }
 }

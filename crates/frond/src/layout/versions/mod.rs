@@ -295,12 +295,12 @@ fn malformed(why: &str) -> DecodeError {
 
 /// Checks whether a change leads to `next`.
 fn check(change: &Change, next: &Layout) -> std::result::Result<(), &'static str> {
-    let behind = next.parts().get(1..).unwrap_or_default();
-    if behind.len() != change.step.len() {
+    let parts = next.parts().get(1..).unwrap_or_default();
+    if parts.len() != change.step.len() {
         return Err("a change makes another number of parts than the next layout has");
     }
     let mut kept = vec![false; change.before.parts().len()];
-    for (part, origin) in behind.iter().zip(&change.step) {
+    for (part, origin) in parts.iter().zip(&change.step) {
         let fits = match origin {
             Origin::Part(0) => false,
             Origin::Part(number) => {

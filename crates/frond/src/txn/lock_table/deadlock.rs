@@ -201,7 +201,7 @@ impl LockTable {
         let party = |number: &u32| {
             let Waiting { owner, request, key, since, .. } = &waits.waiting[number];
             let party = owner.party();
-            let (hash, mode) = request.told();
+            let (hash, mode) = request.wanted();
             Party {
                 id: party.id(),
                 tag: party.tag(),

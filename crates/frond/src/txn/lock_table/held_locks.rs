@@ -235,7 +235,7 @@ impl LockTable {
     fn tell_keys(&self, held: &mut HeldLocks) {
         let waits = self.waits.lock().unwrap();
         let rows = waits.waiting.values().filter(|wait| wait.request.on == LockOn::Row);
-        let named = rows.filter_map(|wait| Some((wait.request.told().0.0, wait.key.clone()?)));
+        let named = rows.filter_map(|wait| Some((wait.request.wanted().0.0, wait.key.clone()?)));
         let keys: HashMap<u128, KeyStart> = named.collect();
         drop(waits);
         for lock in &mut held.locks {

@@ -180,7 +180,7 @@ impl LockTable {
             // Otherwise it was granted, and is not awake yet.
             if !parties.is_empty() {
                 let party = owner.party();
-                let (hash, mode) = request.told();
+                let (hash, mode) = request.wanted();
                 let wait = LockWait {
                     waiter: party.id(),
                     tag: party.tag(),
@@ -209,8 +209,8 @@ impl LockTable {
             wait.holder_tags = holders.iter().map(LockParty::tag).collect();
             (!wait.holders.is_empty()).then_some(wait)
         };
-        let told = live.into_iter().zip(waiters);
-        let mut live: Vec<_> = told.filter_map(|(wait, waiter)| tell(wait, waiter)).collect();
+        let waits = live.into_iter().zip(waiters);
+        let mut live: Vec<_> = waits.filter_map(|(wait, waiter)| tell(wait, waiter)).collect();
         live.sort_by_key(|wait| (wait.since, wait.waiter));
         live
     }

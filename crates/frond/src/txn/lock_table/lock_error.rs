@@ -4,7 +4,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{mode::Mode, shard::LockHash};
+use super::{mode::Mode, owner::Holder, shard::LockHash};
 use crate::{Error, TreeId, types::KeyStart};
 
 /// How long a request may wait.
@@ -62,6 +62,8 @@ pub struct LockError {
     pub key: Option<KeyStart>,
     /// The id of a conflicting transaction, if it still existed when it was looked up.
     pub holder: Option<u64>,
+    /// Whether that transaction is the calling thread's own.
+    pub is_of_this_thread: bool,
 }
 
 /// The parameters of a request.
@@ -80,13 +82,20 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub fn denied(&self, reason: Reason, holder: Option<u64>, key: Option<KeyStart>) -> LockError {
+    pub fn denied(
+        &self,
+        reason: Reason,
+        holder: Option<Holder>,
+        key: Option<KeyStart>,
+    ) -> LockError {
         let Self { on, tree, .. } = *self;
-        LockError { reason, on, tree, key_hash: self.told().0.0, key, holder }
+        let is_of_this_thread = holder.is_some_and(|holder| holder.is_of_this_thread);
+        let holder = holder.map(|holder| holder.id);
+        LockError { reason, on, tree, key_hash: self.wanted().0.0, key, holder, is_of_this_thread }
     }
 
     /// What reports show: the hash of the row, and the mode.
-    pub fn told(&self) -> (LockHash, Mode) {
+    pub fn wanted(&self) -> (LockHash, Mode) {
         self.row.unwrap_or((self.hash, self.mode))
     }
 }
@@ -111,7 +120,13 @@ impl LockError {
     }
 
     fn held_by(&self) -> String {
-        self.holder.map_or_else(|| "another transaction".into(), |id| format!("transaction {id}"))
+        let Some(id) = self.holder else { return "another transaction".into() };
+        match self.is_of_this_thread && self.reason == Reason::Timeout {
+            true => format!(
+                "transaction {id}, which this thread itself began: commit it or drop it first"
+            ),
+            false => format!("transaction {id}"),
+        }
     }
 }
 

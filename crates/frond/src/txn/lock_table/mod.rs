@@ -88,7 +88,7 @@ pub use spilled::{HoldsRows, Leaving};
 
 use introspection::Counters;
 use lock_error::Request;
-use owner::Owners;
+use owner::{Holder, Owners};
 use ranges::RangeShard;
 use shard::Shard;
 use spilled::Spilled;
@@ -227,7 +227,7 @@ impl LockTable {
         request: &Request,
         deadline: Option<Duration>,
         key: Option<&[u8]>,
-        holder: impl FnOnce() -> Option<u64>,
+        holder: impl FnOnce() -> Option<Holder>,
     ) -> Result<(), LockError> {
         if deadline.is_none_or(|deadline| deadline > self.clock.now())
             || plant!("locks: an owner that does not wait is in a cycle")

@@ -18,7 +18,10 @@ use std::time::Duration;
 
 use crate::{
     cancel::{CancelToken, ListedSleeper, Sleeper, Sleepers},
-    sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, OnceLock, Ordering, Weak},
+    sync::{
+        Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, Weak,
+        thread_mark,
+    },
 };
 
 /// Number of trees whose intents an owner records here; those of more trees are in the table.
@@ -53,6 +56,9 @@ pub struct Owner {
     id: AtomicU64,
     /// The program's name for the transaction.
     tag: AtomicU64,
+    /// The thread that took its first lock, by [`thread_mark`]; 0 if that is not known. For display
+    /// only: a transaction may be moved to another thread.
+    thread: AtomicUsize,
     number: u32,
     writes: AtomicU64,
     /// The id of the last transaction that was interrupted, plus one.
@@ -86,6 +92,13 @@ impl Owner {
             self.tag.store(tag, Ordering::SeqCst);
         }
         self.id.store(id, Ordering::SeqCst);
+        self.thread.store(thread_mark(), Ordering::Relaxed);
+    }
+
+    /// The transaction that it is now, as an error names it that the calling thread gets.
+    pub(super) fn as_holder(&self) -> Holder {
+        let is_of_this_thread = self.thread.load(Ordering::Relaxed) == thread_mark();
+        Holder { id: self.id(), is_of_this_thread }
     }
 
     /// The transaction that it is now, with the program's name.
@@ -202,6 +215,14 @@ impl Sleeper for Owner {
     }
 }
 
+/// The holder of a lock that another transaction was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Holder {
+    pub id: u64,
+    /// It was begun by the thread that was refused the lock, which waits for itself then.
+    pub is_of_this_thread: bool,
+}
+
 /// A transaction as passed to the program's [`Hooks`](super::Hooks). It may have ended since.
 #[derive(Clone, Debug)]
 pub struct LockParty {
@@ -211,6 +232,10 @@ pub struct LockParty {
 }
 
 impl LockParty {
+    pub(super) fn as_holder(&self) -> Holder {
+        Holder { id: self.id, ..self.owner.as_holder() }
+    }
+
     /// The id in reports of locks; unique while the store is open.
     pub fn id(&self) -> u64 {
         self.id
@@ -267,6 +292,7 @@ impl Owners {
         let owner = Arc::new(Owner {
             id: AtomicU64::new(id),
             tag: AtomicU64::new(0),
+            thread: AtomicUsize::new(0),
             number,
             writes: AtomicU64::new(0),
             interrupted: AtomicU64::new(0),

@@ -209,14 +209,14 @@ impl LockTable {
         let request = Request { on: LockOn::Insert, tree, hash, mode, writes: true, row: None };
         if wait_policy == WaitPolicy::NoWait {
             let holders = self.gaps_against(&locks.owner, tree, key);
-            let holder = holders.first().map(LockParty::id);
+            let holder = holders.first().map(LockParty::as_holder);
             return Err(request.denied(Reason::Busy, holder, Some(KeyStart::of(key))));
         }
         let deadline = self.deadline(locks, wait_policy);
         loop {
             let is_new = self.unlock_since(locks, hash, mark);
             self.must_have_time(&request, deadline, Some(key), || {
-                self.gaps_against(&locks.owner, tree, key).first().map(LockParty::id)
+                self.gaps_against(&locks.owner, tree, key).first().map(LockParty::as_holder)
             })?;
             self.wait_for_gaps(&locks.owner, &request, key, deadline)?;
             if is_new {

@@ -7,7 +7,7 @@ use super::{
     lock_error::{LockError, LockOn, Reason, Request, WaitPolicy},
     lock_set::{LockMark, LockSet},
     mode::{Mode, RowMode},
-    owner::{Owner, Wait},
+    owner::{Holder, Owner, Wait},
     shard::{LockHash, Name, Shard, Taken},
 };
 use crate::{
@@ -135,8 +135,8 @@ impl LockTable {
         let (shard, mut guard) = self.lock_shard(hash);
         let Some((at, _)) = guard.held(hash, number) else { return false };
         let place = located(shard, at);
-        let Some(behind) = locks.held.get(mark.0..) else { return false };
-        let Some(index) = behind.iter().rposition(|&held| held == place) else { return false };
+        let Some(newer) = locks.held.get(mark.0..) else { return false };
+        let Some(index) = newer.iter().rposition(|&held| held == place) else { return false };
         guard.release(at, number, granting(shard));
         locks.held.remove(mark.0 + index);
         locks.keep_last();
@@ -192,11 +192,8 @@ impl LockTable {
             None if wait_policy == WaitPolicy::NoWait => {
                 let holder = guard.refuses(request.hash, number, request.mode);
                 drop(guard);
-                return Err(request.denied(
-                    Reason::Busy,
-                    self.id_of(holder),
-                    key.map(KeyStart::of),
-                ));
+                let holder = self.holder(holder);
+                return Err(request.denied(Reason::Busy, holder, key.map(KeyStart::of)));
             }
             None => {
                 drop(guard);
@@ -205,7 +202,7 @@ impl LockTable {
                     let guard = self.lock_shard(request.hash).1;
                     let holder = guard.refuses(request.hash, number, request.mode);
                     drop(guard);
-                    self.id_of(holder)
+                    self.holder(holder)
                 })?;
                 self.wait_for_lock(&locks.owner, request, key, deadline)?
             }
@@ -248,8 +245,8 @@ impl LockTable {
         }
     }
 
-    /// The id of a transaction by its owner's number, while the owner exists.
-    pub(super) fn id_of(&self, number: Option<u32>) -> Option<u64> {
-        Some(self.owners.find(number?)?.id())
+    /// A transaction by its owner's number, while the owner exists.
+    pub(super) fn holder(&self, number: Option<u32>) -> Option<Holder> {
+        Some(self.owners.find(number?)?.as_holder())
     }
 }

@@ -129,7 +129,7 @@ impl LockTable {
             LockOn::Insert => self.that_need_order(&owner.party(), holders),
             LockOn::Row | LockOn::Table => holders,
         };
-        let against = needs(against).first().map(LockParty::id);
+        let against = needs(against).first().map(LockParty::as_holder);
         if let Some(hooks) = &self.hooks {
             let waiter = owner.party();
             needs(holders.unwrap_or_default())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::queries::{Queries, drawn};
 use super::{ENTRY, INNODB_ROW_BYTES, Iibench, PARAMS, ROW_BYTES, note_queries};
 use crate::data::iibench::{Purchases, QUERY_ROWS, table};
-use crate::lab::embedded::{Batch, Bench, Beside, Entry, Worker, Workload};
+use crate::lab::embedded::{Batch, Bench, Concurrent, Entry, Worker, Workload};
 use crate::lab::step::Step;
 use crate::schema::Table;
 use crate::targets::{Result, Span};
@@ -77,9 +77,9 @@ impl Workload for Iibench {
             Ok(())
         };
         let query = |worker: &mut Worker<'_>| ask(worker, this, table);
-        let beside: &[Beside<'_>] = if queries == Queries::None { &[] } else { &[&query] };
+        let concurrent: &[Concurrent<'_>] = if queries == Queries::None { &[] } else { &[&query] };
         let step = Step::load("load", rows, ROW_BYTES);
-        note_queries(bench.step_beside(&step, insert, beside)?);
+        note_queries(bench.step_concurrent(&step, insert, concurrent)?);
         let inserted = inserted.into_inner();
         bench.loaded((inserted, inserted * ROW_BYTES))?;
         bench.verify(table, Some(inserted), true)
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn embedded_queries_run_beside_the_inserts_and_do_not_count_as_rows() {
+    fn embedded_queries_run_concurrently_with_the_inserts_and_do_not_count_as_rows() {
         let changes = [("rows", "20000"), ("queries", "unthrottled"), ("indexes", "1")];
         on_all("iibench", &changes, |target, result| {
             let load = step_of(result, "load");

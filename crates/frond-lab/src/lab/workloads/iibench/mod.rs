@@ -14,7 +14,7 @@ use crate::data::Source;
 use crate::data::iibench::{Purchases, ROWS_PER_COMMIT};
 use crate::lab::params::{Param, Params};
 use crate::lab::results::StepResult;
-use crate::lab::sql::{Bench, Beside, InsertText, Worker};
+use crate::lab::sql::{Bench, Concurrent, InsertText, Worker};
 use crate::lab::step::Step;
 use crate::schema::Value;
 use crate::targets::{Failure, Result};
@@ -135,8 +135,9 @@ impl Workload for Iibench {
         };
         let this = &*self;
         let query = |worker: &mut Worker<'_>| queries::ask(worker, this);
-        let beside: &[Beside<'_>] = if this.queries == Queries::None { &[] } else { &[&query] };
-        note_queries(bench.step_beside(&step, insert, beside)?);
+        let concurrent: &[Concurrent<'_>] =
+            if this.queries == Queries::None { &[] } else { &[&query] };
+        note_queries(bench.step_concurrent(&step, insert, concurrent)?);
         let inserted = inserted.into_inner().unwrap_or_default();
         bench.loaded((inserted, inserted * ROW_BYTES))?;
         bench.verify("purchases_index", Some(inserted), true)?;
@@ -176,7 +177,7 @@ mod tests {
     use super::super::testing::{on_both, step};
 
     #[test]
-    fn sql_queries_run_beside_the_inserts_and_do_not_count_as_rows() {
+    fn sql_queries_run_concurrently_with_the_inserts_and_do_not_count_as_rows() {
         on_both("iibench", &[("queries", "unthrottled"), ("rows", "30000")], |bench| {
             let load = step(bench, "load");
             assert_eq!(load.metrics["ops"], 30_000.0);

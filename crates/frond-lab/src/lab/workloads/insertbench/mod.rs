@@ -16,7 +16,7 @@ use super::compressed::{self, put};
 use super::pace::{self, RATE, Rate};
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{Bench, Beside, SqlResult, Worker};
+use crate::lab::sql::{Bench, Concurrent, SqlResult, Worker};
 use crate::lab::step::Step;
 use crate::random::{Purpose, Random};
 use crate::targets::{Failure, Result};
@@ -136,11 +136,12 @@ impl InsertBench {
             .iter()
             .map(|table| move |worker: &mut Worker<'_>| table.delete(worker, per_commit))
             .collect();
-        let beside: Vec<Beside<'_>> = deleters.iter().map(|body| body as Beside<'_>).collect();
+        let concurrent: Vec<Concurrent<'_>> =
+            deleters.iter().map(|body| body as Concurrent<'_>).collect();
         let insert = |worker: &mut Worker<'_>| {
             self.tables[worker.index as usize].insert(worker, "commit", rows, per_commit)
         };
-        bench.step_beside(&step, insert, &beside)?;
+        bench.step_concurrent(&step, insert, &concurrent)?;
         if at == 0 {
             return bench.rest(); // the size that counts is that with indexes
         }
@@ -189,29 +190,31 @@ impl InsertBench {
         }
         let per_commit = COMMITS[1];
         let deletes = self.deletes && bench.keeps_rows();
-        let mut beside: Vec<Box<dyn Fn(&mut Worker<'_>) -> Result<()> + Sync + '_>> = Vec::new();
+        let mut concurrent: Vec<Box<dyn Fn(&mut Worker<'_>) -> Result<()> + Sync + '_>> =
+            Vec::new();
         let pace = rate as f64 / per_commit as f64;
         for table in &self.tables {
             // Inserter and deleter run at the same rate, so the inserter need not wait for the
             // deleter.
             table.begin(false);
-            beside.push(Box::new(move |worker| {
+            concurrent.push(Box::new(move |worker| {
                 worker.set_rate(pace);
                 table.insert(worker, "insert", u64::MAX, per_commit)
             }));
             if deletes {
-                beside.push(Box::new(move |worker| {
+                concurrent.push(Box::new(move |worker| {
                     worker.set_rate(pace);
                     table.delete(worker, per_commit)
                 }));
             }
         }
-        let beside: Vec<Beside<'_>> = beside.iter().map(|body| &**body as Beside<'_>).collect();
+        let concurrent: Vec<Concurrent<'_>> =
+            concurrent.iter().map(|body| &**body as Concurrent<'_>).collect();
         let clients = self.tables.len() as u64;
         let name = format!("{}{rate}", if is_range { "qr" } else { "qp" });
         let step = Step::timed(&name, self.seconds, self.warm_up, clients);
         pace::run(bench, &step, self.rate, |bench, step| {
-            self.ask(bench, step, is_range, rate, &beside)
+            self.ask(bench, step, is_range, rate, &concurrent)
         })
     }
 
@@ -222,7 +225,7 @@ impl InsertBench {
         step: &Step<'_>,
         is_range: bool,
         rate: u64,
-        beside: &[Beside<'_>],
+        concurrent: &[Concurrent<'_>],
     ) -> Result<()> {
         let number = rate * 2 + u64::from(is_range);
         let made = bench.step_prepared(
@@ -256,7 +259,7 @@ impl InsertBench {
                 }
                 Ok(())
             },
-            beside,
+            concurrent,
         )?;
         let Some(seconds) = made.metrics.get("seconds").copied() else { return Ok(()) };
         let commits = made.latencies.get("insert").map_or(0, |latencies| latencies.count);

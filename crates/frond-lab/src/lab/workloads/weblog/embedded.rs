@@ -305,7 +305,7 @@ impl Weblog {
         let ask = |worker: &mut Worker<'_>| ask(worker, log, table, &choices, keeps_rows);
         let write = |worker: &mut Worker<'_>| self.keep_writing(worker, log, table);
         let step = self.written("steady", self.steady_seconds);
-        bench.step_beside(&step, write, &[&ask, &ask])?;
+        bench.step_concurrent(&step, write, &[&ask, &ask])?;
         Ok(())
     }
 
@@ -351,7 +351,7 @@ impl Weblog {
             Ok(())
         };
         let write = |worker: &mut Worker<'_>| self.keep_writing(worker, log, table);
-        bench.step_beside(&self.retaining("retention delete"), write, &[&retire])?;
+        bench.step_concurrent(&self.retaining("retention delete"), write, &[&retire])?;
         let gone = *found.lock().unwrap_or_else(|e| e.into_inner());
         let freed = retired.before as f64 - space.bytes() as f64;
         gone.note(bench.result.steps.last_mut(), Some(freed).filter(|_| keeps_rows));

@@ -286,7 +286,7 @@ impl Weblog {
             let queries = Queries::new(log, self.seed, (0, index), &mut worker.session)?;
             ask(worker, queries)
         };
-        bench.step_beside(&step, |worker| self.go_on_writing(worker, log), &[&ask, &ask])?;
+        bench.step_concurrent(&step, |worker| self.go_on_writing(worker, log), &[&ask, &ask])?;
         Ok(())
     }
 
@@ -343,7 +343,7 @@ impl Weblog {
             Ok(())
         };
         let step = self.retaining(name);
-        bench.step_beside(&step, |worker| self.go_on_writing(worker, log), &[&retire])?;
+        bench.step_concurrent(&step, |worker| self.go_on_writing(worker, log), &[&retire])?;
         let gone = *found.lock().unwrap_or_else(|e| e.into_inner());
         let freed = space.is_some().then(|| retired.before as f64 - size() as f64);
         gone.note(bench.result.steps.last_mut(), freed);

@@ -131,12 +131,12 @@ impl TemplateWalk {
                 let edge = edges.get(fits.trailing_zeros() as usize)?;
                 fits &= fits - 1;
                 let literal = templates.text(edge.literal);
-                let Some((begin, behind)) = rest.split_at_checked(literal.len()) else { continue };
+                let Some((begin, after)) = rest.split_at_checked(literal.len()) else { continue };
                 if !equal_short(begin, literal) {
                     continue;
                 }
                 let Some(kind) = edge.slot else {
-                    if behind.is_empty() {
+                    if after.is_empty() {
                         return Some(edge.to);
                     }
                     continue;

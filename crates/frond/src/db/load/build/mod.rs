@@ -404,10 +404,10 @@ impl IndexBuild {
     }
 
     /// Publishes the indexes, like [`publish`](Self::publish), together with other catalog changes
-    /// made by `beside`.
+    /// made by `also`.
     pub(crate) fn publish_with(
         mut self,
-        beside: impl FnOnce(&mut CatalogChange<'_>) -> Result<()>,
+        also: impl FnOnce(&mut CatalogChange<'_>) -> Result<()>,
         then: impl FnOnce(&[Tree]),
     ) -> Result<Vec<Tree>> {
         self.must_be_whole()?;
@@ -422,7 +422,7 @@ impl IndexBuild {
         }
         let queues = self.queues.iter().chain(&self.gone);
         queues.for_each(|queue| change.drop_tree(queue.tree.id()));
-        beside(&mut change)?;
+        also(&mut change)?;
         change.commit()?;
         self.is_published = true;
         self.base.entry.queue.set(None);

@@ -151,6 +151,13 @@ impl Cursor {
         }
     }
 
+    /// A new cursor over the same range at the same moment.
+    pub(in crate::db) fn again(&self) -> Self {
+        let (snapshot, entry, schema) =
+            (self.snapshot.clone(), self.entry.clone(), self.schema.clone());
+        Self::over(snapshot, self.tree, entry, schema, (self.from.clone(), self.to.clone()))
+    }
+
     /// A cursor over the rest of the range at the same moment, above its last row.
     pub(super) fn at_end(&self) -> Self {
         let (snapshot, entry, schema) =

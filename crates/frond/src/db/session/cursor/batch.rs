@@ -32,10 +32,16 @@ impl TxnCursor<'_> {
             return self.read_piece(forward, out, rows_max);
         }
         let locks = matches!(self.base, Base::Locked(_));
-        out.fill(forward, rows_max, !locks, |out| {
+        let filled = out.fill(forward, rows_max, !locks, |out| {
             let row = self.go(forward)?;
             Ok(row.map(|(key, value)| out.push(key, value)).is_some())
-        })
+        });
+        // The cursor stands on the last row, also if there was none after it.
+        let last = if forward { out.len().checked_sub(1) } else { Some(0) };
+        if let Some((key, _)) = last.and_then(|last| out.get(last)) {
+            self.place.stand_on(key);
+        }
+        filled
     }
 
     /// Restricts the cursor to another range, starting at its first row.

@@ -132,13 +132,6 @@ impl Txn {
         Ok(self.cursor(&mut state, tree, Base::Seen(Box::new(base)), (from, to)))
     }
 
-    /// A cursor over the snapshot of plain reads, without the transaction's own writes.
-    pub(crate) fn scan_snapshot(&self, tree: &Tree, range: impl KeyRange) -> Result<Cursor> {
-        let mut state = self.enter_tree(tree)?;
-        let snapshot = self.snapshot_again(&mut state);
-        Cursor::new(snapshot, tree.entry.id, Some(tree), bounds(&range)?)
-    }
-
     fn cursor<'t>(
         &'t self,
         state: &mut State,
@@ -241,6 +234,14 @@ impl TxnCursor<'_> {
     /// Where it stands, for an iterator.
     pub(in crate::db) fn passed(&self) -> Option<RowPlace> {
         self.place.passed()
+    }
+
+    /// A cursor over the committed rows of the same range that the scan sees; `None` if it locks.
+    pub(crate) fn committed(&self) -> Option<Cursor> {
+        match &self.base {
+            Base::Seen(base) => Some(base.again()),
+            Base::Locked(_) => None,
+        }
     }
 
     /// True if the current row is locked. False if the scan locks nothing, or if it met another

@@ -115,7 +115,7 @@ impl LockingScan<'_> {
         // Most trees have no other writer; then the bounds of the search are not needed.
         let asked = (!writers.is_empty()).then(|| match forward {
             true => (self.first_asked(low), to.map(<[u8]>::to_vec)),
-            false => (from.unwrap_or_default().to_vec(), behind(high)),
+            false => (from.unwrap_or_default().to_vec(), end_of(high)),
         });
         for (writer, (first, last)) in writers.iter().zip(asked.iter().cycle()) {
             let (mut first, mut last) = (first.clone(), last.clone());
@@ -248,7 +248,7 @@ fn is_beyond(forward: bool, key: &[u8], (low, high): Span<'_>) -> bool {
 }
 
 /// The first key after an upper bound.
-fn behind(high: Bound<&[u8]>) -> Option<Vec<u8>> {
+fn end_of(high: Bound<&[u8]>) -> Option<Vec<u8>> {
     match high {
         Bound::Included(key) => Some(after(key)),
         Bound::Excluded(key) => Some(key.to_vec()),

@@ -57,7 +57,8 @@ impl Held {
         }
         for shard in 0..table.ranges.len() {
             table.each_interval(shard, |tree, number, span| {
-                let owner = table.id_of(Some(number)).unwrap_or(u64::MAX) as usize;
+                let owner =
+                    table.holder(Some(number)).map_or(u64::MAX, |holder| holder.id) as usize;
                 held.add_gap(owner, tree, |key| {
                     std::ops::RangeBounds::<[u8]>::contains(&span, &bytes(key)[..])
                 });
