@@ -121,7 +121,7 @@ fn frond_txn_insert_row(
         let (tree, key, value) = (entry.tree()?, entry.key()?, entry.value()?);
         row.push(RowEntry { tree, key, value, unique: entry.unique, absent: entry.absent });
     }
-    tell(conflict, txn.txn.insert_row(&row, lock)?)
+    tell(conflict, txn.txn.row_writer().insert(&row, lock)?)
 }
 
 /// Changes a row. Pass only the entries that change. If a unique entry moves to a key that exists
@@ -143,7 +143,7 @@ fn frond_txn_update_row(
         let (tree, old) = (entry.tree()?, old.transpose()?);
         row.push(RowChange { tree, old, new, unique: entry.unique });
     }
-    tell(conflict, txn.txn.update_row(&row, lock)?)
+    tell(conflict, txn.txn.row_writer().update(&row, lock)?)
 }
 
 /// Deletes all entries of a row, given by tree and key; values are ignored.
@@ -153,7 +153,7 @@ fn frond_txn_delete_row(txn: &frond_txn, entries: &[frond_entry]) -> Done {
     for entry in entries {
         row.push((entry.tree()?, entry.key()?));
     }
-    Ok(txn.txn.delete_row(&row)?)
+    Ok(txn.txn.row_writer().delete(&row)?)
 }
 
 /// Releases what the last locking read has newly locked, for a row that is not wanted: the row, or
@@ -162,5 +162,5 @@ fn frond_txn_delete_row(txn: &frond_txn, entries: &[frond_entry]) -> Done {
 /// locked.
 #[api]
 fn frond_txn_unlock_last(txn: &frond_txn) -> Done {
-    Ok(txn.txn.unlock_last()?)
+    Ok(txn.txn.control().unlock_last()?)
 }

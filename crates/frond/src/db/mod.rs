@@ -53,8 +53,9 @@ pub use read::{
 pub(crate) use session::RowCall;
 pub use session::{
     IfLocked, Interrupter, Isolation, ManyRows, PreparedInfo, PreparedTxn, ReadOptions, RowChange,
-    RowConflict, RowEntry, RowLock, RowRead, Savepoint, Sees, TemporaryCursor, TemporaryEntry,
-    TemporaryTree, TreeLock, Txn, TxnCursor, TxnOptions,
+    RowConflict, RowEntry, RowLock, RowRead, RowWriter, Savepoint, Sees, Statement,
+    TemporaryCursor, TemporaryEntry, TemporaryTree, TreeLock, Txn, TxnControl, TxnCursor,
+    TxnOptions,
 };
 pub(crate) use shared::{Commits, Lifecycle, Locking, Sessions, Shared};
 pub use sizes::TreeSizes;

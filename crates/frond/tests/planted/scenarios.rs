@@ -94,11 +94,11 @@ fn an_autonomous_put_waits_for_a_writer_of_the_row(seed: u64) {
         .get_with(&tree, b"row", &ReadOptions::new().lock(RowLock::Shared))
         .map(|row| row.into_value())
         .unwrap();
-    assert!(reader.put_autonomous(&tree, b"row", b"2").unwrap().is_some());
-    reader.unlock_last().unwrap();
+    assert!(reader.row_writer().put_autonomous(&tree, b"row", b"2").unwrap().is_some());
+    reader.control().unlock_last().unwrap();
     writer.delete(&tree, b"row").unwrap();
     reader.set_lock_timeout(Some(std::time::Duration::ZERO));
-    let refused = reader.put_autonomous(&tree, b"row", b"3");
+    let refused = reader.row_writer().put_autonomous(&tree, b"row", b"3");
     assert!(matches!(refused, Err(Error::LockTimeout { .. })), "I32: {refused:?}");
 }
 

@@ -243,7 +243,7 @@ fn prepare_grants_rows_rolled_back_to_a_savepoint_to_waiters() {
                     let locked = other
                         .get_with(tree, &key, &ReadOptions::new().lock(RowLock::Exclusive))
                         .map(|row| row.into_value());
-                    locked.map(drop).map(|()| other.id())
+                    locked.map(drop).map(|()| other.control().id())
                 })
             };
             let (row, kept) =

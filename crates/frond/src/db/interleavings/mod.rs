@@ -268,7 +268,7 @@ fn ordered_commits_concurrent_with_snapshots() {
         thread::spawn(move || {
             let txn = db.begin(TxnOptions::default()).unwrap();
             let ordered = order.lock().unwrap();
-            let at = txn.take_snapshot().unwrap();
+            let at = txn.control().take_snapshot().unwrap();
             let before: Vec<(Seqno, u8)> = ordered.clone();
             drop(ordered);
             let seen = |number| sees(number, |key| txn.get(&tree, key).unwrap());
