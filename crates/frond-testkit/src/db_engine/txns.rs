@@ -171,10 +171,10 @@ fn number_of(xid: &Xid) -> u8 {
 
 /// Checks the prepared transactions when a store is opened: each is detached, and is listed once.
 pub(super) fn must_be_listed_once(db: &Db) {
-    let (all, found) = (db.prepared(), db.recover_prepared());
+    let (all, found) = (db.prepared(), db.take_recovered());
     assert_eq!(found, all, "what was found is not what is prepared");
     assert!(found.iter().all(|info| info.is_recovered && info.is_detached), "{found:?}");
-    assert!(db.recover_prepared().is_empty(), "listed again");
+    assert!(db.take_recovered().is_empty(), "listed again");
 }
 
 impl Open {

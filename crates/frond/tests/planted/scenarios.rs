@@ -252,9 +252,9 @@ fn an_xid_is_prepared_once_and_listed_once(seed: u64) {
     assert!(matches!(second, Err(Error::XidExists(_))), "I12: {second:?}");
     drop((tree, db));
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
-    let listed: Vec<Xid> = db.recover_prepared().into_iter().map(|one| one.xid).collect();
+    let listed: Vec<Xid> = db.take_recovered().into_iter().map(|one| one.xid).collect();
     assert_eq!(listed, [xid], "I12: all that is left, once");
-    assert!(db.recover_prepared().is_empty(), "I12: it was listed");
+    assert!(db.take_recovered().is_empty(), "I12: it was listed");
 }
 
 /// A number that a durable commit has used is not allocated again. Rule: I35.

@@ -76,7 +76,7 @@ fn a_transaction_of_ten_times_the_memory_is_prepared() {
             let db = Db::open(copy.path().join("store"), options()).unwrap();
             let tree = db.open_tree("t").unwrap();
             let found: BTreeMap<_, _> = db
-                .recover_prepared()
+                .take_recovered()
                 .into_iter()
                 .map(|found| (found.xid.clone(), found.entries as u64))
                 .collect();
