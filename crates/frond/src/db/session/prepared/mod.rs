@@ -127,7 +127,7 @@ impl Db {
         self.shared.sessions.prepared.list()
     }
 
-    /// Takes the in-doubt transactions that existed when the store was opened from a list of what is
+    /// Takes the in-doubt transactions that existed when the store was opened from a list of those
     /// to be recovered: no later call returns them again, so that a coordinator that asks
     /// repeatedly comes to an end. They stay in doubt, and [`prepared`](Self::prepared) lists them
     /// until they are decided.
