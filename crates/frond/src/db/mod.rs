@@ -67,8 +67,10 @@ use striped_handle::StripedHandles;
 
 /// An open store.
 ///
-/// Cheap to clone. The store closes when [`close`](Db::close) is called or the last handle (trees,
-/// snapshots, cursors, loads and change feeds included) is dropped; only `close` reports errors.
+/// Cheap to clone. The store closes when [`close`](Db::close) is called, or when the last handle is
+/// dropped: clones, trees, snapshots, transactions, cursors, loads and change feeds are handles,
+/// too. `close` returns errors. A drop has no caller to return them to, so it prints them to
+/// standard error. Neither loses a commit that was acknowledged as durable.
 ///
 /// ```
 /// use frond::{Db, Options};

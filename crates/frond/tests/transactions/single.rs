@@ -444,3 +444,30 @@ fn snapshots_are_listed_under_their_transaction() {
     txn.rollback();
     assert_eq!(held(), []);
 }
+
+#[test]
+fn handles_of_a_closed_store_fail_and_open_cursors_go_on() {
+    let store = store(true);
+    let Store { db, tree, .. } = &store;
+    let snapshot = db.snapshot();
+    let (reader, writer) = (store.begin(Isolation::Snapshot), store.begin(Isolation::Snapshot));
+    writer.put(tree, b"other", b"lost").unwrap();
+    let mut cursor = tree.scan(..).unwrap();
+    db.close().unwrap();
+    db.clone().close().unwrap();
+
+    let refused = |outcome: Result<(), Error>| assert!(matches!(outcome, Err(Error::Closed)));
+    refused(tree.put(b"1", b"w").map(drop));
+    refused(tree.get(b"1").map(drop));
+    refused(tree.scan(..).map(drop));
+    refused(snapshot.get(tree, b"1").map(drop));
+    refused(reader.get(tree, b"1").map(drop));
+    refused(writer.put(tree, b"other", b"lost"));
+    refused(writer.commit().map(drop));
+    refused(db.begin(Default::default()).map(drop));
+    let mut rows = 0;
+    while cursor.next().unwrap().is_some() {
+        rows += 1;
+    }
+    assert_eq!(rows, 2);
+}
