@@ -29,19 +29,21 @@ use super::{State, Txn, TxnControl};
 /// Cancels the calls of one transaction ([`TxnControl::interrupter`]), or all work that this
 /// interrupter was set on: one transaction after another, cursors, bulk loads, index builds,
 /// checks. May outlive them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Interrupter {
     kind: Kind,
 }
 
-#[derive(Clone, Debug)]
+short_debug!(Interrupter, "Interrupter", |interrupter| interrupter.is_interrupted());
+
+#[derive(Clone)]
 enum Kind {
     Txn { owner: Arc<Owner>, id: u64 },
     Standalone(Arc<Standalone>),
 }
 
 /// The state of an interrupter that belongs to no transaction.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Standalone {
     /// Written under the lock of `txn` (invariant 5).
     interrupted: AtomicBool,
