@@ -1892,8 +1892,8 @@ int32_t frond_open(const char *path,
                    frond_error *error);
 
 // Closes the store: all commits become durable, and the next open needs no recovery. The handle is
-// released, also after an error. Handles that were not released before fail with FRD-3204 when
-// they write; they must still be released.
+// released, also after an error. Other handles that are left fail with FRD-3204, except open
+// cursors; they must still be released.
 int32_t frond_close(frond_db *db, frond_error *error);
 
 // Makes everything committed so far durable in trees, and returns free disk space to the file

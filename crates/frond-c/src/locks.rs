@@ -350,7 +350,7 @@ fn frond_txn_each_lock(
     context: *mut c_void,
     more: Option<&mut usize>,
 ) -> Done {
-    tell_held(&txn.txn.locks(max)?, tell, context, more)
+    tell_held(&txn.txn.control().locks(max)?, tell, context, more)
 }
 
 /// Computes the hash that stands for a key of a tree in `key_hash` of frond_locked: 16 bytes,

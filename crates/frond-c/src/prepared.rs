@@ -116,7 +116,7 @@ fn frond_prepared_list(
     context: *mut c_void,
 ) -> Done {
     let tell = callback(tell)?;
-    for one in if only_new { db.0.recover_prepared() } else { db.0.prepared() } {
+    for one in if only_new { db.0.take_recovered() } else { db.0.prepared() } {
         let xid = one.xid.as_bytes();
         // SAFETY: the caller's function; its arguments are valid until it returns.
         unsafe { tell(context, xid.as_ptr(), xid.len(), one.entries, one.is_detached) };

@@ -1,13 +1,13 @@
 //! Parts of keys and values: layouts of trees, and reads of selected parts (projections).
 
 use frond::{
-    Projection,
+    Projection, ReadOptions,
     layout::{End, Hint, Layout, Part},
 };
 
 use crate::{
-    bytes::*, cursor::frond_cursor, error::*, snapshot::frond_snapshot, store::frond_tree,
-    txn::frond_txn,
+    bytes::*, cursor::frond_cursor, error::*, read_as::read, snapshot::frond_snapshot,
+    store::frond_tree, txn::frond_txn,
 };
 
 /// A part of `width` bytes, big-endian.
@@ -134,8 +134,8 @@ fn frond_txn_get_projected(
     projection: &frond_projection,
     value: &mut frond_buffer,
 ) -> Done {
-    let parts = &projection.0;
-    value.fill(|out| txn.txn.get_projected(&tree.0, key, parts, out))
+    let options = ReadOptions::new().projection(&projection.0);
+    value.fill(|out| Ok(read(&txn.txn, (&tree.0, key), &options, out)?.exists))
 }
 
 /// Makes a cursor return only these parts of values from now on, without moving it. A step to a

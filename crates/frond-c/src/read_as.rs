@@ -102,7 +102,7 @@ pub(crate) fn read(
     value: &mut Vec<u8>,
 ) -> Result<RowRead, frond::Error> {
     let mut row = RowRead { value: std::mem::take(value), ..RowRead::default() };
-    let read = txn.get_with_into(tree, key, options, &mut row);
+    let read = row.read(txn, tree, key, options);
     *value = std::mem::take(&mut row.value);
     read.map(|()| row)
 }
@@ -154,7 +154,7 @@ fn frond_txn_read_many(
     // All arguments are checked first, so that no row is locked that could not be returned.
     let (options, keys) = (read_options(options)?, keys_of(keys)?);
     let mut rows = ManyRows::with(memory.apart_from(&keys));
-    let read = txn.txn.get_many_into(&tree.0, &keys, &options, &mut rows);
+    let read = rows.read(&txn.txn, &tree.0, &keys, &options);
     if read.is_ok() {
         for (number, place) in values.iter_mut().enumerate() {
             // The bytes do not move when the buffer takes them.

@@ -123,7 +123,7 @@ fn frond_txn_insert_row(
         let (tree, key, value) = (entry.tree()?, entry.key()?, entry.value()?);
         row.push(RowEntry { tree, key, value, unique: entry.unique, absent: entry.absent });
     }
-    tell(conflict, txn.txn.insert_row(&row, lock)?)
+    tell(conflict, txn.txn.row_writer().insert(&row, lock)?)
 }
 
 /// Changes a row. Pass only the entries that change. If a unique entry moves to a key that exists
@@ -145,7 +145,7 @@ fn frond_txn_update_row(
         let (tree, old) = (entry.tree()?, old.transpose()?);
         row.push(RowChange { tree, old, new, unique: entry.unique });
     }
-    tell(conflict, txn.txn.update_row(&row, lock)?)
+    tell(conflict, txn.txn.row_writer().update(&row, lock)?)
 }
 
 /// Deletes all entries of a row, given by tree and key; values are ignored.
@@ -155,7 +155,7 @@ fn frond_txn_delete_row(txn: &frond_txn, entries: &[frond_entry]) -> Done {
     for entry in entries {
         row.push((entry.tree()?, entry.key()?));
     }
-    Ok(txn.txn.delete_row(&row)?)
+    Ok(txn.txn.row_writer().delete(&row)?)
 }
 
 /// Releases the locks that the last locking read newly acquired, because its row is not wanted.
@@ -164,5 +164,5 @@ fn frond_txn_delete_row(txn: &frond_txn, entries: &[frond_entry]) -> Done {
 /// frond_txn_read_many. Gaps that a cursor has locked stay locked.
 #[api]
 fn frond_txn_unlock_last(txn: &frond_txn) -> Done {
-    Ok(txn.txn.unlock_last()?)
+    Ok(txn.txn.control().unlock_last()?)
 }

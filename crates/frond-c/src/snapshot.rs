@@ -184,5 +184,5 @@ pub(crate) fn many(
 /// have no snapshot. `seqno`, which may be null, receives the last commit that the snapshot shows.
 #[api]
 fn frond_txn_take_snapshot(txn: &frond_txn, seqno: Option<&mut u64>) -> Done {
-    set(seqno, txn.txn.take_snapshot()?.0)
+    set(seqno, txn.txn.control().take_snapshot()?.0)
 }

@@ -193,7 +193,7 @@ fn frond_temporary_insert_row(
             }
         });
     }
-    tell(conflict, txn.txn.insert_temporary_row(&row)?)
+    tell(conflict, txn.txn.row_writer().insert_temporary(&row)?)
 }
 
 /// Reads the values of many keys, as written last, like frond_txn_get_many.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frond::{IfLocked, Isolation, ReadOptions, RowLock, Txn, TxnOptions};
+use frond::{IfLocked, Isolation, ReadOptions, RowLock, Savepoint, Txn, TxnOptions};
 
 use crate::{bytes::*, error::*, read_as::*, store::*};
 
@@ -148,7 +148,7 @@ fn frond_txn_rollback(txn: Owned<frond_txn>) -> Done {
 /// if `txn` is null.
 #[api]
 fn frond_txn_id(txn: Option<&frond_txn>) -> u64 {
-    txn.map_or(0, |txn| txn.txn.id())
+    txn.map_or(0, |txn| txn.txn.control().id())
 }
 
 /// Returns whether an error has ended the transaction: a deadlock (FRD-1102), a conflict
@@ -216,7 +216,7 @@ fn frond_txn_insert(txn: &frond_txn, tree: &frond_tree, key: &[u8], value: &[u8]
 /// older value back.
 #[api]
 fn frond_txn_put_absent(txn: &frond_txn, tree: &frond_tree, key: &[u8], value: &[u8]) -> Done {
-    Ok(txn.txn.put_absent(&tree.0, key, value)?)
+    Ok(txn.txn.row_writer().put_absent(&tree.0, key, value)?)
 }
 
 /// Deletes a key, if it exists.
@@ -266,7 +266,7 @@ fn frond_txn_put_autonomous(
     value: &[u8],
     seqno: Option<&mut u64>,
 ) -> Done {
-    let committed = txn.txn.put_autonomous(&tree.0, key, value)?;
+    let committed = txn.txn.row_writer().put_autonomous(&tree.0, key, value)?;
     set(seqno, committed.ok_or(Fail::NotFound)?.0)
 }
 
@@ -306,7 +306,7 @@ fn frond_txn_merge(
 /// before it, so a statement never meets its own writes. Reads of single rows see all writes.
 #[api]
 fn frond_txn_begin_statement(txn: &frond_txn) -> Done {
-    Ok(txn.txn.begin_statement()?)
+    Ok(txn.txn.statement().begin()?)
 }
 
 /// Starts a statement inside the current one, such as a statement of a function or a trigger. Scans
@@ -316,7 +316,7 @@ fn frond_txn_begin_statement(txn: &frond_txn) -> Done {
 /// frond_txn_end_substatement. FRD-1001 outside of a statement.
 #[api]
 fn frond_txn_begin_substatement(txn: &frond_txn) -> Done {
-    Ok(txn.txn.begin_substatement()?)
+    Ok(txn.txn.statement().begin_substatement()?)
 }
 
 /// Ends the innermost substatement: scans that start from now on see what those of the enclosing
@@ -324,7 +324,7 @@ fn frond_txn_begin_substatement(txn: &frond_txn) -> Done {
 /// back.
 #[api]
 fn frond_txn_end_substatement(txn: &frond_txn) -> Done {
-    Ok(txn.txn.end_substatement()?)
+    Ok(txn.txn.statement().end_substatement()?)
 }
 
 /// Releases the snapshot of a statement's plain reads at FROND_READ_COMMITTED. Meant for sessions
@@ -332,14 +332,14 @@ fn frond_txn_end_substatement(txn: &frond_txn) -> Done {
 /// the snapshot exists. Open scans continue, and the statement can still be rolled back.
 #[api]
 fn frond_txn_end_statement(txn: &frond_txn) -> Done {
-    Ok(txn.txn.end_statement()?)
+    Ok(txn.txn.statement().end()?)
 }
 
 /// Rolls back what was written since the statement started, and discards savepoints that were set
 /// in it. Costs time proportional to what is rolled back. Rows stay locked.
 #[api]
 fn frond_txn_rollback_statement(txn: &frond_txn) -> Done {
-    Ok(txn.txn.rollback_statement()?)
+    Ok(txn.txn.statement().rollback()?)
 }
 
 /// Sets a savepoint to roll back to; `number` receives its number. Savepoints nest.
@@ -352,11 +352,11 @@ fn frond_txn_savepoint(txn: &mut frond_txn, number: &mut u64) -> Done {
 /// what is rolled back. Rows stay locked.
 #[api]
 fn frond_txn_rollback_to(txn: &mut frond_txn, number: u64) -> Done {
-    Ok(txn.txn.rollback_to(&txn.txn.savepoint_of(number))?)
+    Ok(txn.txn.rollback_to(&Savepoint::of(&txn.txn, number))?)
 }
 
 /// Discards a savepoint, and those set after it; what was written stays.
 #[api]
 fn frond_txn_release(txn: &mut frond_txn, number: u64) -> Done {
-    Ok(txn.txn.release(&txn.txn.savepoint_of(number))?)
+    Ok(txn.txn.release(&Savepoint::of(&txn.txn, number))?)
 }

@@ -18,7 +18,7 @@ pub struct frond_interrupter(pub(crate) Interrupter);
 /// before calls that wait.
 #[api]
 fn frond_txn_interrupter(txn: &frond_txn, interrupter: New<frond_interrupter>) -> Done {
-    interrupter.give(frond_interrupter(txn.txn.interrupter()?))
+    interrupter.give(frond_interrupter(txn.txn.control().interrupter()?))
 }
 
 /// Interrupts a transaction: its current call ends with FRD-1106 if it waits or scans rows, and so
@@ -37,7 +37,7 @@ fn frond_interrupt(interrupter: Option<&frond_interrupter>) {
 /// continue.
 #[api]
 fn frond_txn_set_interrupter(txn: &frond_txn, interrupter: &frond_interrupter) -> Done {
-    Ok(txn.txn.set_interrupter(&interrupter.0)?)
+    Ok(txn.txn.control().set_interrupter(&interrupter.0)?)
 }
 
 /// Releases an interrupter. Null is allowed.
@@ -49,7 +49,7 @@ fn frond_interrupter_free(interrupter: Option<Owned<frond_interrupter>>) {
 /// Clears the interrupt of a transaction, so that its calls work again.
 #[api]
 fn frond_txn_clear_interrupt(txn: &frond_txn) {
-    txn.txn.clear_interrupt();
+    txn.txn.control().clear_interrupt();
 }
 
 /// A transaction that takes part in a lock wait. Valid during the callback that receives it.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use frond::{
-    Db,
+    Tree,
     check::{TreeColumns, TreeShape},
 };
 
@@ -50,20 +50,21 @@ pub fn run(args: Args) -> Result {
     };
     let mut out = output();
     for name in names {
-        let columns = if args.columns { Some(db.columns(&name, args.one_in)?) } else { None };
-        print(&db, &name, columns.as_ref(), args.json, &mut out)?;
+        let tree = open_tree(&db, &name)?;
+        let columns = if args.columns { Some(tree.column_sizes(args.one_in)?) } else { None };
+        print(&tree, &name, columns.as_ref(), args.json, &mut out)?;
     }
     Ok(out.flush()?)
 }
 
 fn print(
-    db: &Db,
+    tree: &Tree,
     name: &str,
     columns: Option<&TreeColumns>,
     json: bool,
     out: &mut impl Write,
 ) -> Result {
-    let shape = db.inspect(name)?;
+    let shape = tree.shape()?;
     if json {
         let mut object = serde_json::json!({ "tree": name, "levels": levels(&shape) });
         if let Some(columns) = columns {

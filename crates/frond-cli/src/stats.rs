@@ -150,11 +150,12 @@ impl Look {
             return None;
         }
         let look = || {
-            let sizes = db.open_tree(&tree.tree)?.sizes()?;
+            let tree = db.open_tree(&tree.tree)?;
+            let sizes = tree.sizes()?;
             if sizes.depth == 0 {
                 return Ok(None);
             }
-            let columns = db.columns(&tree.tree, sizes.leaves.div_ceil(LEAVES_READ))?;
+            let columns = tree.column_sizes(sizes.leaves.div_ceil(LEAVES_READ))?;
             Ok(Some(Self::Seen { sizes, columns }))
         };
         look().unwrap_or_else(|error: frond::Error| Some(Self::Unreadable(error.to_string())))

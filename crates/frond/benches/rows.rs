@@ -73,7 +73,7 @@ fn insert(txn: &frond::Txn, table: &Tree, indexes: &[Tree; 3], id: u64, random: 
         unique: false,
         absent: false,
     };
-    let found = txn.insert_row(&[row, entry(0), entry(1), entry(2)], RowLock::Shared);
+    let found = txn.row_writer().insert(&[row, entry(0), entry(1), entry(2)], RowLock::Shared);
     assert_eq!(found.expect("room"), None);
 }
 

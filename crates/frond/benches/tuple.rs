@@ -1,6 +1,6 @@
 //! Benchmark of writing and reading tuple keys, per key: `cargo bench -p frond-db --bench tuple`.
 
-use std::{hint::black_box, time::Instant};
+use std::{borrow::Cow, hint::black_box, time::Instant};
 
 use frond::tuple::{self, Desc, Key, TupleEncode};
 
@@ -27,6 +27,11 @@ fn main() {
     let stored = tuple::encode(&(7u64, name, Desc(-1i32)));
     measure("decode (u64, String, Desc<i32>)", |_| {
         let (id, name, _): (u64, String, Desc<i32>) =
+            tuple::decode(black_box(&stored)).expect("it was written so");
+        name.len() + id as usize
+    });
+    measure("decode (u64, Cow<str>, Desc<i32>)", |_| {
+        let (id, name, _): (u64, Cow<'_, str>, Desc<i32>) =
             tuple::decode(black_box(&stored)).expect("it was written so");
         name.len() + id as usize
     });

@@ -2,7 +2,10 @@
 //!
 //! `cargo run -p frond-db --example secondary_indexes [DIRECTORY]`
 
-use std::path::{Path, PathBuf};
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+};
 
 use frond::{Db, Duplicate, Error, IndexSpec, Options, TableSpec, tuple};
 
@@ -11,8 +14,8 @@ fn main() -> frond::Result<()> {
     run(&std::env::args_os().nth(1).map_or(default, PathBuf::from))
 }
 
-/// A row: mail address, name, and city.
-type Person = (String, String, String);
+/// A row: mail address, name, and city, borrowed from its bytes.
+type Person<'row> = (Cow<'row, str>, Cow<'row, str>, Cow<'row, str>);
 
 pub fn run(dir: &Path) -> frond::Result<()> {
     let db = Db::open(dir, Options::new().cache_size(64 << 20))?;

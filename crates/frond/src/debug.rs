@@ -18,7 +18,8 @@ mod tests {
     use std::fmt::Debug;
 
     use crate::{
-        Batch, Db, Durability, IndexSpec, Options, TableSpec, TreeOptions, TxnOptions, types::Xid,
+        Batch, Db, Durability, IndexSpec, Interrupter, Options, TableSpec, TreeOptions, TxnOptions,
+        types::Xid,
     };
 
     fn assert_short(handle: &dyn Debug) {
@@ -57,7 +58,14 @@ mod tests {
         let index = table.index("by_row").expect("there");
         let mut found = index.scan(&txn, ..).expect("a cursor");
         assert!(found.next().expect("a row").is_some());
-        let handles: [&dyn Debug; 12] = [
+        let temporary = db.create_temporary(TreeOptions::default()).expect("new");
+        temporary.put(&txn, b"SECRET", b"secret").expect("put");
+        let interrupter = txn.control().interrupter().expect("there");
+        let (mut all, mut rows) = (tree.range(..), txn.range(&tree, ..));
+        assert!(all.next().is_some() && all.next_back().is_some());
+        assert!(rows.next().is_some() && rows.next_back().is_some());
+        let found_rows = index.range(&txn, ..);
+        let handles: [&dyn Debug; 21] = [
             &db,
             &tree,
             &batch,
@@ -70,10 +78,19 @@ mod tests {
             &found,
             &db.snapshot(),
             &db.change_trees(),
+            &txn.statement(),
+            &txn.row_writer(),
+            &txn.control(),
+            &all,
+            &rows,
+            &found_rows,
+            &temporary,
+            &interrupter,
+            &Interrupter::new(),
         ];
         handles.into_iter().for_each(assert_short);
         assert_eq!(format!("{tree:?}"), "Tree(\"t\")");
-        drop((scan, found));
+        drop((scan, found, rows, found_rows));
         let xid = Xid::new(b"x").expect("short");
         assert_short(&txn.prepare(&xid).expect("prepares"));
     }

@@ -193,13 +193,14 @@ pub mod stats {
     };
 }
 
-/// What a SQL engine needs of a transaction beyond [`Txn`]'s basic calls: rows of several trees
-/// written as one, reads with options, two-phase commit.
+/// What a SQL engine needs of a transaction beyond [`Txn`]'s basic calls: statements, rows of
+/// several trees written as one, interrupts and locks, two-phase commit ([`Txn::statement`],
+/// [`Txn::row_writer`], [`Txn::control`], [`Txn::prepare`]).
 pub mod transaction {
     pub use crate::{
         db::{
-            ManyRows, PreparedInfo, PreparedTxn, RowChange, RowConflict, RowEntry, RowRead, Sees,
-            TemporaryEntry,
+            ManyRows, PreparedInfo, PreparedTxn, RowChange, RowConflict, RowEntry, RowRead,
+            RowWriter, Sees, Statement, TemporaryEntry, TxnControl,
         },
         types::{XID_BYTES_MAX, Xid},
     };

@@ -89,7 +89,7 @@ fn deep_trees_are_clean_at_any_time() {
                 churn(&db, &b, &mut dice, 700, 300 << (3 * part));
                 assert_clean(&db.check(CheckMode::Full).unwrap());
             }
-            let shape = db.inspect("a").unwrap();
+            let shape = db.open_tree("a").unwrap().shape().unwrap();
             assert!(shape.levels.len() >= 2 || round == 0, "{shape}");
             assert!(shape.levels.windows(2).all(|pair| pair[0].children == pair[1].nodes));
             db.checkpoint().unwrap();

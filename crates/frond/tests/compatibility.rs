@@ -75,7 +75,7 @@ fn a_store_of_row_blocks_is_read_and_written() {
         for (key, value) in &rows {
             assert_eq!(tree.get(key).unwrap().as_ref(), Some(value));
         }
-        let columns = db.columns(name, 1).unwrap();
+        let columns = db.open_tree(name).unwrap().column_sizes(1).unwrap();
         assert!(columns.row_blocks.bytes > 0 && columns.columns.is_empty(), "{name}: {columns:?}");
         // The raw length of rows was not recorded: their encoded length is taken.
         let (sizes, _) = sizes::expect(&db, name);
@@ -100,7 +100,10 @@ fn a_store_of_row_blocks_is_read_and_written() {
     for (name, rows) in &model {
         let tree = db.open_tree(name).unwrap();
         assert_eq!(&self::rows(&tree).unwrap(), rows, "{name}");
-        assert!(!db.columns(name, 1).unwrap().columns.is_empty(), "{name}: nothing is columnar");
+        assert!(
+            !db.open_tree(name).unwrap().column_sizes(1).unwrap().columns.is_empty(),
+            "{name}: nothing is columnar"
+        );
         let (sizes, _) = sizes::expect(&db, name);
         assert!(sizes.raw_bytes > sizes.encoded_bytes, "{name}: {sizes:?}");
     }

@@ -299,13 +299,21 @@ fn a_store_of_columnar_runs_is_read_and_written() {
     // A read-only open drains nothing.
     let db = Db::open(dir.path(), options().read_only(true)).unwrap();
     for (name, encodings) in TREES.iter().zip(ENCODINGS) {
-        let found = db.columns(name, 1).unwrap();
+        let found = db.open_tree(name).unwrap().column_sizes(1).unwrap();
         let uses = found.columns.values().chain([&found.row_blocks]);
         let met: BTreeSet<&str> =
             uses.flat_map(|column| column.encodings.keys().copied()).collect();
         let missed: Vec<_> = encodings.iter().filter(|name| !met.contains(*name)).collect();
         assert!(missed.is_empty(), "{name}: {missed:?} is not in {met:?}");
-        let waiting: u64 = db.inspect(name).unwrap().levels.iter().map(|level| level.parts).sum();
+        let waiting: u64 = db
+            .open_tree(name)
+            .unwrap()
+            .shape()
+            .unwrap()
+            .levels
+            .iter()
+            .map(|level| level.parts)
+            .sum();
         assert!(waiting > 0 || *name != "jobs", "nothing waits in buffers");
         // Found by one walk over the nodes; the raw length of rows was not recorded, so their
         // encoded length is taken.

@@ -121,7 +121,7 @@ fn a_read_of_many_rows_equals_single_reads() {
                         })
                         .collect();
                     let options = ReadOptions::new().projection(parts).lock(lock);
-                    txn.get_many_into(&tree, &keys, &options, &mut rows).unwrap();
+                    rows.read(&txn, &tree, &keys, &options).unwrap();
                     assert_eq!(rows.len(), keys.len());
                     for (number, key) in keys.iter().enumerate() {
                         let alone = txn.get_with(&tree, key, &options).unwrap();
@@ -152,10 +152,10 @@ fn an_invalid_read_of_many_rows_returns_no_row() {
     let parts = other.projection(&[0]).unwrap();
     let txn = db.begin(TxnOptions::default()).unwrap();
     let mut rows = ManyRows::with(vec![1, 2, 3]);
-    txn.get_many_into(&tree, &[b"a"], &ReadOptions::default(), &mut rows).unwrap();
+    rows.read(&txn, &tree, &[b"a"], &ReadOptions::default()).unwrap();
     assert_eq!((rows.get(0), rows.get(1)), (Some(&b"1"[..]), None));
     let options = ReadOptions::new().projection(&parts);
-    assert!(txn.get_many_into(&tree, &[b"a"], &options, &mut rows).is_err());
+    assert!(rows.read(&txn, &tree, &[b"a"], &options).is_err());
     assert_eq!((rows.len(), rows.get(0)), (0, None));
     txn.rollback();
     db.close().unwrap();

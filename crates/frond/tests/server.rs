@@ -69,16 +69,16 @@ fn take_snapshot_fixes_the_snapshot_at_the_call() {
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
     tree.put(b"k", b"before").unwrap();
     let txn = db.begin(TxnOptions::default()).unwrap();
-    let at = txn.take_snapshot().unwrap();
+    let at = txn.control().take_snapshot().unwrap();
     let after = tree.put(b"k", b"after").unwrap();
     assert!(at < after);
-    assert_eq!(txn.take_snapshot().unwrap(), at, "it has one");
+    assert_eq!(txn.control().take_snapshot().unwrap(), at, "it has one");
     assert_eq!(txn.get(&tree, b"k").unwrap().as_deref(), Some(&b"before"[..]));
-    assert_eq!(txn.snapshot_seqno(), Some(at));
+    assert_eq!(txn.control().snapshot_seqno(), Some(at));
     assert!(matches!(txn.put(&tree, b"k", b""), Err(Error::Conflict { .. })));
     let isolation = Isolation::ReadCommitted;
     let txn = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
-    assert!(txn.take_snapshot().is_err());
+    assert!(txn.control().take_snapshot().is_err());
     drop(txn);
     db.close().unwrap();
 }
@@ -123,10 +123,10 @@ fn a_snapshot_includes_commits_ordered_before_it_but_completed_later() {
         let name = frond::transaction::Xid::new(b"x").unwrap();
         let mut prepared = txn.prepare_with(&name, Durability::Lazy).unwrap();
         let early = db.begin(TxnOptions::default()).unwrap();
-        let at_first = early.take_snapshot().unwrap();
+        let at_first = early.control().take_snapshot().unwrap();
         let seqno = prepared.commit_ordered().unwrap();
         let reader = db.begin(TxnOptions::default()).unwrap();
-        assert_eq!(reader.take_snapshot().unwrap(), seqno);
+        assert_eq!(reader.control().take_snapshot().unwrap(), seqno);
         std::thread::scope(|scope| {
             let read = scope.spawn(|| reader.get(&tree, b"k").unwrap());
             std::thread::sleep(Duration::from_millis(20));
@@ -138,7 +138,7 @@ fn a_snapshot_includes_commits_ordered_before_it_but_completed_later() {
         });
         assert!(at_first < seqno);
         assert_eq!(early.get(&tree, b"k").unwrap().as_deref(), Some(&b"before"[..]));
-        assert_eq!(reader.snapshot_seqno(), Some(seqno));
+        assert_eq!(reader.control().snapshot_seqno(), Some(seqno));
         tree.put(b"k", b"before").unwrap();
         reader.rollback();
     }
@@ -283,13 +283,22 @@ fn statistics_report_lock_waits_and_latencies() {
             std::thread::yield_now();
         }
         let wait = db.lock_waits().remove(0);
-        assert_eq!((wait.waiter, &wait.holders[..]), (waiter.id(), &[holder.id()][..]));
+        assert_eq!(
+            (wait.waiter, &wait.holders[..]),
+            (waiter.control().id(), &[holder.control().id()][..])
+        );
         assert_eq!((wait.tag, &wait.holder_tags[..]), (8, &[7][..]));
-        assert!(wait.to_string().starts_with(&format!("transaction {} has waited", waiter.id())));
+        assert!(
+            wait.to_string()
+                .starts_with(&format!("transaction {} has waited", waiter.control().id()))
+        );
         let live = db.transactions();
         let seen: Vec<_> =
             live.iter().map(|one| (one.id, one.tag, one.writes, one.waits)).collect();
-        assert_eq!(seen, [(holder.id(), 7, 1, false), (waiter.id(), 8, 0, true)]);
+        assert_eq!(
+            seen,
+            [(holder.control().id(), 7, 1, false), (waiter.control().id(), 8, 0, true)]
+        );
         assert!(live[0].to_string().contains("(tag 7) has held locks for"), "{}", live[0]);
         holder.rollback();
         waits.join().unwrap().unwrap();
@@ -345,13 +354,14 @@ fn snapshot_holders_are_listed_with_what_they_retain() {
         .collect();
     assert_eq!(seen.len(), 4, "{live:?}");
     // The first of them has waited longest; the order of the others is not specified.
-    assert_eq!(seen[0], (reader.id(), 7, false, Some(at)));
-    assert!(seen.contains(&(writer.id(), 8, true, Some(later))), "{live:?}");
+    assert_eq!(seen[0], (reader.control().id(), 7, false, Some(at)));
+    assert!(seen.contains(&(writer.control().id(), 8, true, Some(later))), "{live:?}");
     assert!(seen.contains(&(0, 0, false, Some(later))), "of a handle, beside the writer: {live:?}");
     assert!(seen.contains(&(0, 0, false, Some(after))), "of a handle and a cursor: {live:?}");
     assert!(live.is_sorted_by_key(|one| std::cmp::Reverse(one.lasts())));
     let said: Vec<_> = live.iter().map(ToString::to_string).collect();
-    let begins = format!("transaction {} (tag 7) has read as of commit {at} for 0.", reader.id());
+    let begins =
+        format!("transaction {} (tag 7) has read as of commit {at} for 0.", reader.control().id());
     assert!(said[0].starts_with(&begins), "{said:?}");
     assert!(said.iter().any(|line| line.starts_with("a snapshot has read as of")), "{said:?}");
     assert!(said.iter().any(|line| line.contains(" 1 writes, has read as of")), "{said:?}");

@@ -133,14 +133,14 @@ fn lose_the_right_edge(sizes: &Sizes, dir: &std::path::Path, env: &Env) {
     let mut rows = 0;
     let full = (sizes.shape.fanout_max * sizes.shape.fanout_max) as u64;
     let is_single = || {
-        let levels = db.inspect("t").unwrap().levels;
+        let levels = db.open_tree("t").unwrap().shape().unwrap().levels;
         levels.len() == 4 && levels[1].children_min == 1 && levels[2].children_min == 1
     };
     while rows < full * ROWS_A_LEAF || !is_single() {
-        assert!(rows < full * 2 * ROWS_A_LEAF, "{:?}", db.inspect("t").unwrap());
+        assert!(rows < full * 2 * ROWS_A_LEAF, "{:?}", db.open_tree("t").unwrap().shape().unwrap());
         rows = append(&db, &tree, sizes.row_bytes, rows);
     }
-    let leaves = db.inspect("t").unwrap().levels[3];
+    let leaves = db.open_tree("t").unwrap().shape().unwrap().levels[3];
     println!("{} leaves of {} bytes together", leaves.nodes, leaves.bytes);
     assert!(leaves.bytes >= full * sizes.shape.leaf_bytes * 7 / 8, "{leaves:?}");
 

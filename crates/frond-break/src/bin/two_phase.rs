@@ -132,7 +132,7 @@ fn main() {
             stores = run.must(open(run.dir()), "open once more");
         }
         for db in &stores {
-            for prepared in db.recover_prepared() {
+            for prepared in db.take_recovered() {
                 let commits = committed.contains(prepared.xid.as_bytes());
                 let decided = match commits {
                     true => db.commit_prepared(&prepared.xid).map(drop),

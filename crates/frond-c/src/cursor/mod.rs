@@ -93,7 +93,8 @@ impl frond_cursor {
         range: Keys<'_>,
         options: &ReadOptions<'_>,
     ) -> Done<Self> {
-        let locks_all = txn.txn.isolation() == Isolation::Serializable && !txn.is_read_only;
+        let locks_all =
+            txn.txn.control().isolation() == Isolation::Serializable && !txn.is_read_only;
         let locks = options.lock.is_some() || locks_all;
         let owned =
             OwnedCursor::try_new(txn.txn.clone(), |txn| txn.scan_with(tree, range, options))?;

@@ -195,16 +195,16 @@ impl KeyColumn {
         }
     }
 
-    fn read_part<T: ReadKeyPart>(&self, reader: &mut KeyReader<'_>) -> frond::Result<T> {
+    fn read_part<'k, T: ReadKeyPart<'k>>(&self, reader: &mut KeyReader<'k>) -> frond::Result<T> {
         match self.desc {
             true => Desc::<T>::read(reader).map(|value| value.0),
             false => T::read(reader),
         }
     }
 
-    fn read_optional_part<T: ReadKeyPart>(
+    fn read_optional_part<'k, T: ReadKeyPart<'k>>(
         &self,
-        reader: &mut KeyReader<'_>,
+        reader: &mut KeyReader<'k>,
     ) -> frond::Result<Option<T>> {
         match self.desc {
             true => Option::<Desc<T>>::read(reader).map(|value| value.map(|value| value.0)),

@@ -112,7 +112,7 @@ pub fn wear_edges(engine: &DbEngine, script: &[Op], seed: u64) -> Result<EdgeRep
 }
 
 fn measure(run: &mut Run<'_, DbEngine>, report: &mut EdgeReport) -> Result<(), Failure> {
-    let shape = run.store()?.db().inspect("t0")?;
+    let shape = run.store()?.db().open_tree("t0")?.shape()?;
     let upper = shape.levels.iter().skip(1).filter(|level| level.level >= 2);
     report.levels = report.levels.max(shape.levels.len().saturating_sub(1) as u64);
     report.single += upper.filter(|level| level.children_min == 1).count() as u64;

@@ -256,7 +256,10 @@ fn make_store(seed: u64) -> (DiskState, Rows) {
         put(&db, &mut dice, &places, &mut rows)?;
         write(&db, &mut dice, 200, &mut rows)?;
         for name in TREES {
-            assert!(db.inspect(name)?.levels.len() >= 3, "deep enough for inner nodes to go bad");
+            assert!(
+                db.open_tree(name)?.shape()?.levels.len() >= 3,
+                "deep enough for inner nodes to go bad"
+            );
         }
         db.close()?;
         Ok(rows)

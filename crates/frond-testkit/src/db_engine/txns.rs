@@ -126,7 +126,7 @@ impl Txns {
     }
 
     fn prepare(&mut self, slot: u8, Open { txn, level, .. }: Open, number: u8) -> Result<()> {
-        let is_empty = txn.is_empty();
+        let is_empty = txn.control().writes() == 0;
         let xid = xid(number)?;
         let prepared = match level {
             Some(level) => txn.prepare_with(&xid, level)?,
@@ -171,10 +171,10 @@ fn number_of(xid: &Xid) -> u8 {
 
 /// Checks the prepared transactions when a store is opened: each is detached, and is listed once.
 pub(super) fn must_be_listed_once(db: &Db) {
-    let (all, found) = (db.prepared(), db.recover_prepared());
+    let (all, found) = (db.prepared(), db.take_recovered());
     assert_eq!(found, all, "what was found is not what is prepared");
     assert!(found.iter().all(|info| info.is_recovered && info.is_detached), "{found:?}");
-    assert!(db.recover_prepared().is_empty(), "listed again");
+    assert!(db.take_recovered().is_empty(), "listed again");
 }
 
 impl Open {
@@ -193,7 +193,7 @@ impl Open {
             TxnOp::Look(tree, key, locking) => {
                 let (tree, key) = (db.open_tree(tree)?, key.bytes());
                 let row = txn.get_with(&tree, &key, &that_locks(locking))?;
-                txn.unlock_last()?;
+                txn.control().unlock_last()?;
                 return Ok(Answer::Value(row.into_value()));
             }
             TxnOp::ReadMany(tree, keys, locking) => {
@@ -226,8 +226,8 @@ impl Open {
             TxnOp::Release(number) => {
                 savepoints.get(number).map_or(Ok(()), |savepoint| txn.release(savepoint))?;
             }
-            TxnOp::Statement => txn.begin_statement()?,
-            TxnOp::UndoStatement => txn.rollback_statement()?,
+            TxnOp::Statement => txn.statement().begin()?,
+            TxnOp::UndoStatement => txn.statement().rollback()?,
             TxnOp::Commit | TxnOp::Rollback | TxnOp::Prepare(_) | TxnOp::Order | TxnOp::Detach => {}
         }
         Ok(Answer::Done)
@@ -272,10 +272,10 @@ fn row(txn: &Txn, tree: &Tree, key: Key, new: Option<Value>, lock: RowLock) -> R
                 unique: unique[at],
                 absent: false,
             };
-            txn.insert_row(&[0, 1, 2].map(entry), lock)?
+            txn.row_writer().insert(&[0, 1, 2].map(entry), lock)?
         }
         (Some(old), None) => {
-            txn.delete_row(&[0, 1, 2].map(|at| (tree, &old[at].0[..])))?;
+            txn.row_writer().delete(&[0, 1, 2].map(|at| (tree, &old[at].0[..])))?;
             None
         }
         (Some(old), Some(new)) => {
@@ -285,7 +285,7 @@ fn row(txn: &Txn, tree: &Tree, key: Key, new: Option<Value>, lock: RowLock) -> R
                 new: Some((&new[at].0[..], &new[at].1[..])),
                 unique: unique[at],
             };
-            txn.update_row(&[0, 1, 2].map(change), lock)?
+            txn.row_writer().update(&[0, 1, 2].map(change), lock)?
         }
     };
     Ok(match conflict {

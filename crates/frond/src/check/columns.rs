@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Db, Result,
+    Result, Tree,
     block::{
         Format,
         columnar::{ColumnOf, weigh},
@@ -65,8 +65,8 @@ impl ColumnUse {
     }
 }
 
-impl Db {
-    /// The space used by each part of a tree's rows in its leaves, measured on about one leaf in
+impl Tree {
+    /// The space used by each part of the tree's rows in its leaves, measured on about one leaf in
     /// `one_in`, evenly spread: 1 reads all of them. What waits in memory and in buffers is not
     /// counted.
     ///
@@ -84,7 +84,7 @@ impl Db {
     ///     load.put(&n.to_be_bytes(), &(n * n).to_be_bytes())?;
     /// }
     /// load.finish()?;
-    /// let columns = db.columns("squares", 1)?;
+    /// let columns = db.open_tree("squares")?.column_sizes(1)?;
     /// assert_eq!((columns.rows, columns.row_bytes), (1000, 16_000));
     /// assert!(columns.columns.values().map(|column| column.bytes).sum::<u64>() < 4_000);
     /// # db.close()
@@ -93,11 +93,11 @@ impl Db {
     ///
     /// # Errors
     /// `NoSuchTree`; I/O errors and damage.
-    pub fn columns(&self, tree: &str, one_in: u64) -> Result<TreeColumns> {
+    pub fn column_sizes(&self, one_in: u64) -> Result<TreeColumns> {
         let one_in = one_in.max(1);
         let mut buf = ReadBuf::new(self.shared.engine.cx.pool.clone());
         let mut found = TreeColumns::default();
-        self.walk_pages(tree, &mut |cx, page| {
+        self.walk_pages(&mut |cx, page| {
             let Page::Leaf(leaf) = page else { return Ok(()) };
             if leaf.is_placeholder() {
                 return Ok(());

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::{
-    Db, Result,
+    Result, Tree,
     tree::{Node, RunHandle},
 };
 
@@ -46,15 +46,15 @@ pub struct TreeShape {
     pub levels: Vec<LevelShape>,
 }
 
-impl Db {
-    /// The shape of a tree as it is in pages; what waits in memory is not counted. Costs one read
+impl Tree {
+    /// The shape of the tree as it is in pages; what waits in memory is not counted. Costs one read
     /// per node that is not in memory.
     ///
     /// # Errors
     /// `NoSuchTree`; I/O errors and damage.
-    pub fn inspect(&self, tree: &str) -> Result<TreeShape> {
+    pub fn shape(&self) -> Result<TreeShape> {
         let mut by_level = vec![LevelShape::default(); usize::from(u8::MAX) + 1];
-        self.walk_pages(tree, &mut |_, page| {
+        self.walk_pages(&mut |_, page| {
             match page {
                 Page::Node(node) => count_node(node, &mut by_level),
                 Page::Leaf(leaf) => count_leaf(leaf, &mut by_level),

@@ -4,7 +4,7 @@
 //! read.
 
 use crate::{
-    Db, Result,
+    Result, Tree,
     tree::{Child, Node, NodeRef, Root, RunHandle, TreeContext},
 };
 
@@ -16,17 +16,16 @@ pub(super) enum Page<'a> {
     Leaf(&'a RunHandle),
 }
 
-impl Db {
-    /// Visits every node and leaf of a tree, in key order. What waits in memory has no pages.
+impl Tree {
+    /// Visits every node and leaf, in key order. What waits in memory has no pages.
     pub(super) fn walk_pages(
         &self,
-        tree: &str,
         see: &mut dyn FnMut(&TreeContext, Page<'_>) -> Result<()>,
     ) -> Result<()> {
-        let tree = self.open_tree(tree)?.entry.id;
+        self.entry.check()?;
         let engine = &self.shared.engine;
         let version = engine.versions.hold();
-        match version.roots.get(&tree).map(|root| &root.root) {
+        match version.roots.get(&self.entry.id).map(|root| &root.root) {
             None | Some(Root::Empty) => Ok(()),
             Some(Root::Leaf(leaf)) => see(&engine.cx, Page::Leaf(leaf)),
             Some(Root::Node(node)) => walk_node(&engine.cx, node, see),

@@ -22,7 +22,7 @@ use crate::{
 /// memory for reuse. Adding a change costs a copy of key and value. A value longer than
 /// [`VALUE_INLINE_BYTES_MAX`](crate::types::VALUE_INLINE_BYTES_MAX) is written to the store's file
 /// at once and takes no memory here; its space is free again if the batch is dropped without a
-/// commit.
+/// commit, which cannot fail.
 ///
 /// ```
 /// # fn main() -> frond::Result<()> {

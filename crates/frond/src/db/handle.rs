@@ -140,14 +140,23 @@ impl Db {
         self.shared.engine.drain_some()
     }
 
-    /// Closes the store: all commits become durable, and the next open needs no recovery. Remaining
-    /// handles fail with `Closed` when they write. Dropping the last handle does the same, but can
-    /// only print an error. A store that has stopped ([`Stats::failed`])
-    /// only closes its files.
+    /// Closes the store for all its handles: all commits become durable, and the next open needs no
+    /// recovery. Further calls do nothing.
+    ///
+    /// It does not consume the handle, because that would say nothing about the others: clones,
+    /// trees, snapshots and transactions may be left, in other threads, too. Their reads and writes
+    /// fail with [`Error::Closed`] from now on, and transactions that have not committed are rolled
+    /// back. Only cursors that are open go on, until the store is opened again and reuses the space
+    /// of what they read.
+    ///
+    /// Dropping the last handle closes the store likewise, and prints an error to standard error;
+    /// while the thread panics, it leaves the store to the recovery of the next open. A store that
+    /// has stopped ([`Stats::failed`]) only closes its files.
     ///
     /// # Errors
-    /// I/O errors; the store then recovers at the next open, and loses nothing that was
-    /// acknowledged.
+    /// I/O errors; the store then recovers at the next open. Commits that were acknowledged at
+    /// [`Durability::Sync`](crate::Durability::Sync) are there again; of others, those that were
+    /// not synced yet may be missing.
     pub fn close(&self) -> Result<()> {
         self.shared.close()
     }

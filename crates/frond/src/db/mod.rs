@@ -53,8 +53,9 @@ pub use read::{
 pub(crate) use session::RowCall;
 pub use session::{
     IfLocked, Interrupter, Isolation, ManyRows, PreparedInfo, PreparedTxn, ReadOptions, RowChange,
-    RowConflict, RowEntry, RowLock, RowRead, Savepoint, Sees, TemporaryCursor, TemporaryEntry,
-    TemporaryTree, TreeLock, Txn, TxnCursor, TxnOptions,
+    RowConflict, RowEntry, RowLock, RowRead, RowWriter, Savepoint, Sees, Statement,
+    TemporaryCursor, TemporaryEntry, TemporaryTree, TreeLock, Txn, TxnControl, TxnCursor,
+    TxnOptions,
 };
 pub(crate) use shared::{Commits, Lifecycle, Locking, Sessions, Shared};
 pub use sizes::TreeSizes;
@@ -66,8 +67,10 @@ use striped_handle::StripedHandles;
 
 /// An open store.
 ///
-/// Cheap to clone. The store closes when [`close`](Db::close) is called or the last handle (trees,
-/// snapshots, cursors, loads and change feeds included) is dropped; only `close` reports errors.
+/// Cheap to clone. The store closes when [`close`](Db::close) is called, or when the last handle is
+/// dropped: clones, trees, snapshots, transactions, cursors, loads and change feeds are handles,
+/// too. `close` returns errors. A drop has no caller to return them to, so it prints them to
+/// standard error. Neither loses a commit that was acknowledged as durable.
 ///
 /// ```
 /// use frond::{Db, Options};

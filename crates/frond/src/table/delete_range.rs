@@ -169,7 +169,7 @@ impl Table {
                     doomed.add(definition, key, &row)?;
                 }
             }
-            txn.delete_row(&doomed.entries(&self.state.rows, definition))?;
+            txn.row_writer().delete(&doomed.entries(&self.state.rows, definition))?;
             if !last.is_empty() || doomed.rows > 0 {
                 done(doomed.rows as u64, &last);
             }

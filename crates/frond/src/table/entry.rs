@@ -56,7 +56,7 @@ pub(super) fn write_long_key(extracted: &[u8], key: &[u8], out: &mut Vec<u8>) {
 pub(super) fn read_long_key(bytes: &[u8]) -> Result<(Vec<u8>, &[u8]), DecodeError> {
     let mut reader = KeyReader::new(bytes);
     let extracted = reader.escaped().map_err(|_| refused("a key is not delimited"))?;
-    Ok((extracted, reader.rest()))
+    Ok((extracted.into_owned(), reader.rest()))
 }
 
 fn refused(why: &str) -> DecodeError {

@@ -221,8 +221,9 @@ impl TableIndex {
     }
 
     /// Like [`get`](Self::get), with the entry and the row locked as requested;
-    /// [`Txn::unlock_last`] releases them together. [`IfLocked::SemiConsistent`] waits, as older
-    /// versions of entries and rows need not match.
+    /// [`TxnControl::unlock_last`](crate::transaction::TxnControl::unlock_last) releases them
+    /// together. [`IfLocked::SemiConsistent`] waits, as older versions of entries and rows need not
+    /// match.
     ///
     /// # Errors
     /// As [`get`](Self::get) and [`Txn::get_with`]; `InvalidArgument` for options other than
@@ -302,7 +303,7 @@ impl TableIndex {
             if self.row(txn, (extracted, entry.key), locking, &mut row)? {
                 return Ok(Some((entry.key.to_vec(), row)));
             }
-            if txn.isolation() != Isolation::ReadCommitted || txn.stands_over_older() {
+            if txn.control().isolation() != Isolation::ReadCommitted || txn.stands_over_older() {
                 return Ok(None);
             }
             // The row has changed since the index was read; the index shows that by now, unless the
@@ -322,7 +323,7 @@ impl TableIndex {
         txn: &'t Txn,
         locking: Locking,
     ) -> Result<Option<RowCall<'t>>> {
-        let locks = locking.is_some() || txn.isolation() == Isolation::Serializable;
+        let locks = locking.is_some() || txn.control().isolation() == Isolation::Serializable;
         locks.then(|| txn.begin_calls()).transpose()
     }
 
@@ -376,8 +377,10 @@ impl TableIndex {
         if extract(rows, &self.index.spec, key, row, &mut now)? && now == extracted {
             return Ok(true);
         }
-        let may_differ =
-            matches!(txn.isolation(), Isolation::ReadCommitted | Isolation::RepeatableRead);
+        let may_differ = matches!(
+            txn.control().isolation(),
+            Isolation::ReadCommitted | Isolation::RepeatableRead
+        );
         // What is locked is the newest version, of entry and row. Exception: scans of a statement
         // that writes see entries as they were when it began.
         if may_differ && locking.is_none() || txn.has_said(rows, key)? {
@@ -456,8 +459,9 @@ impl TableIndex {
     /// Like [`scan`](Self::scan), with each entry and its row locked as requested when the cursor
     /// reaches it, and read at the latest version. If a row is skipped because another transaction
     /// holds it, its entry is released unless it was locked before. [`IfLocked::SemiConsistent`]
-    /// waits: older versions of entries and rows need not match. [`Txn::unlock_last`] releases an
-    /// entry and its row together.
+    /// waits: older versions of entries and rows need not match.
+    /// [`TxnControl::unlock_last`](crate::transaction::TxnControl::unlock_last) releases an entry
+    /// and its row together.
     ///
     /// # Errors
     /// As [`Txn::scan_with`]; `InvalidArgument` for options other than

@@ -172,7 +172,9 @@ impl<'t> IndexScan<'t> {
         }
         match self.index.row(txn, (extracted, key), self.locking, &mut self.row) {
             // The holder of the row may be about to delete the entry.
-            Err(Error::LockBusy { .. }) if skipping.is_some() => txn.unlock_last().map(|()| false),
+            Err(Error::LockBusy { .. }) if skipping.is_some() => {
+                txn.control().unlock_last().map(|()| false)
+            }
             read => read,
         }
     }

@@ -47,10 +47,11 @@ impl IndexSpec {
     ///
     /// ```
     /// use frond::{tuple, IndexSpec};
+    /// use std::borrow::Cow;
     ///
-    /// // A row: the tuple of a name and a city.
+    /// // A row: the tuple of a name and a city, which are read without a copy.
     /// let by_city = IndexSpec::new("city", |_key, row, out| {
-    ///     let (_name, city): (String, String) = tuple::decode(row)?;
+    ///     let (_name, city): (Cow<str>, Cow<str>) = tuple::decode(row)?;
     ///     out.extend_from_slice(city.as_bytes());
     ///     Ok(!city.is_empty())
     /// });

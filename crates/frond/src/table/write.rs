@@ -160,7 +160,7 @@ impl Table {
         let new = new.map(|row| definition.rows.brought_up(row)).transpose()?;
         let new = new.as_deref();
         // Unchanged data is not written, unless plain reads may see an older row or entry.
-        let rewrites = txn.stands_over_older() && txn.snapshot_seqno().is_some();
+        let rewrites = txn.stands_over_older() && txn.control().snapshot_seqno().is_some();
         if old == new && (!rewrites || shows(txn, &definition.rows, key, old)?) {
             return Ok(());
         }

@@ -81,14 +81,15 @@ pub trait TupleEncode {
     fn describe(parts: &mut Vec<Part>);
 }
 
-/// Tuples that can be read back from a key: up to eight parts, each a [`ReadKeyPart`].
-pub trait TupleDecode: Sized {
+/// Tuples that can be read back from a key: up to eight parts, each a [`ReadKeyPart`], which may
+/// borrow from the key.
+pub trait TupleDecode<'k>: Sized {
     /// Reads the parts.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the next bytes are not such a
     /// tuple.
-    fn read(reader: &mut KeyReader<'_>) -> Result<Self>;
+    fn read(reader: &mut KeyReader<'k>) -> Result<Self>;
 }
 
 /// Encodes a tuple as a key. [`TupleEncode::encode_into`] writes to a buffer of the caller instead.
@@ -127,13 +128,27 @@ pub fn prefix<T: TupleEncode>(tuple: &T) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     crate::prefix(encode(tuple))
 }
 
-/// Decodes the tuple of a key.
+/// Decodes the tuple of a key. Strings and bytes are read as `String` and `Vec<u8>`, or without a
+/// copy as `Cow<str>` and `Cow<[u8]>`: these borrow from the key, except where the key has
+/// something else than the content, which is for content with a zero byte, and for parts in
+/// descending order.
+///
+/// ```
+/// use frond::tuple;
+/// use std::borrow::Cow;
+///
+/// let row = tuple::encode(&(7u64, "oslo", "a\0b"));
+/// let (id, city, note): (u64, Cow<str>, Cow<str>) = tuple::decode(&row)?;
+/// assert_eq!((id, &*city, &*note), (7, "oslo", "a\0b"));
+/// assert!(matches!(city, Cow::Borrowed(_)) && matches!(note, Cow::Owned(_)));
+/// # Ok::<(), frond::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the bytes are not the key of such a
 /// tuple: too short, too long, a string that is not UTF-8, a float or null that is never encoded
 /// like that.
-pub fn decode<T: TupleDecode>(key: &[u8]) -> Result<T> {
+pub fn decode<'k, T: TupleDecode<'k>>(key: &'k [u8]) -> Result<T> {
     let mut reader = KeyReader::new(key);
     let tuple = T::read(&mut reader)?;
     reader.finish()?;
@@ -170,8 +185,8 @@ macro_rules! tuples {
             }
         }
 
-        impl<$($name: ReadKeyPart),+> TupleDecode for ($($name,)+) {
-            fn read(reader: &mut KeyReader<'_>) -> Result<Self> {
+        impl<'k, $($name: ReadKeyPart<'k>),+> TupleDecode<'k> for ($($name,)+) {
+            fn read(reader: &mut KeyReader<'k>) -> Result<Self> {
                 Ok(($($name::read(reader)?,)+))
             }
         }

@@ -8,6 +8,8 @@
 //!
 //! Threads: plain functions. Bytes: docs/format.md, "Tuple keys".
 
+use std::borrow::Cow;
+
 use super::{KeyReader, reader::refused};
 use crate::{
     Result,
@@ -45,19 +47,19 @@ pub trait KeyPart {
     fn describe(descending: bool, parts: &mut Vec<Part>);
 }
 
-/// A type that can be read back from a key.
-pub trait ReadKeyPart: Sized {
+/// A type that can be read back from a key, and may borrow from its bytes.
+pub trait ReadKeyPart<'k>: Sized {
     /// Reads a value.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the next bytes are not one.
-    fn read(reader: &mut KeyReader<'_>) -> Result<Self>;
+    fn read(reader: &mut KeyReader<'k>) -> Result<Self>;
     /// Reads the filler of a null.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the next bytes are not the
     /// filler.
-    fn read_filler(reader: &mut KeyReader<'_>) -> Result<()>;
+    fn read_filler(reader: &mut KeyReader<'k>) -> Result<()>;
 }
 
 /// A part in descending order.
@@ -101,12 +103,12 @@ macro_rules! fixed {
             }
         }
 
-        impl ReadKeyPart for $type {
-            fn read(reader: &mut KeyReader<'_>) -> Result<Self> {
+        impl<'k> ReadKeyPart<'k> for $type {
+            fn read(reader: &mut KeyReader<'k>) -> Result<Self> {
                 $read(reader.fixed::<{ $width }>()?)
             }
 
-            fn read_filler(reader: &mut KeyReader<'_>) -> Result<()> {
+            fn read_filler(reader: &mut KeyReader<'k>) -> Result<()> {
                 reader.filler($width)
             }
         }
@@ -189,12 +191,12 @@ impl<const N: usize> KeyPart for [u8; N] {
     }
 }
 
-impl<const N: usize> ReadKeyPart for [u8; N] {
-    fn read(reader: &mut KeyReader<'_>) -> Result<Self> {
+impl<'k, const N: usize> ReadKeyPart<'k> for [u8; N] {
+    fn read(reader: &mut KeyReader<'k>) -> Result<Self> {
         reader.fixed()
     }
 
-    fn read_filler(reader: &mut KeyReader<'_>) -> Result<()> {
+    fn read_filler(reader: &mut KeyReader<'k>) -> Result<()> {
         reader.filler(N)
     }
 }
@@ -244,12 +246,33 @@ macro_rules! as_bytes {
 
 as_bytes!(str String Vec<u8>);
 
-impl ReadKeyPart for Vec<u8> {
-    fn read(reader: &mut KeyReader<'_>) -> Result<Self> {
+impl<'k> ReadKeyPart<'k> for Vec<u8> {
+    fn read(reader: &mut KeyReader<'k>) -> Result<Self> {
+        reader.escaped().map(Cow::into_owned)
+    }
+
+    fn read_filler(reader: &mut KeyReader<'k>) -> Result<()> {
+        Cow::<[u8]>::read_filler(reader)
+    }
+}
+
+impl<'k> ReadKeyPart<'k> for String {
+    fn read(reader: &mut KeyReader<'k>) -> Result<Self> {
+        Cow::<str>::read(reader).map(Cow::into_owned)
+    }
+
+    fn read_filler(reader: &mut KeyReader<'k>) -> Result<()> {
+        Cow::<str>::read_filler(reader)
+    }
+}
+
+/// Borrowed from the key, unless it has a zero byte or is in descending order.
+impl<'k> ReadKeyPart<'k> for Cow<'k, [u8]> {
+    fn read(reader: &mut KeyReader<'k>) -> Result<Self> {
         reader.escaped()
     }
 
-    fn read_filler(reader: &mut KeyReader<'_>) -> Result<()> {
+    fn read_filler(reader: &mut KeyReader<'k>) -> Result<()> {
         match reader.escaped()?.is_empty() {
             true => Ok(()),
             false => Err(refused("a null in it has a value")),
@@ -257,13 +280,33 @@ impl ReadKeyPart for Vec<u8> {
     }
 }
 
-impl ReadKeyPart for String {
-    fn read(reader: &mut KeyReader<'_>) -> Result<Self> {
-        String::from_utf8(reader.escaped()?).map_err(|_| refused("a string in it is not UTF-8"))
+/// Borrowed from the key, unless it has a zero byte or is in descending order.
+impl<'k> ReadKeyPart<'k> for Cow<'k, str> {
+    fn read(reader: &mut KeyReader<'k>) -> Result<Self> {
+        let no_text = || refused("a string in it is not UTF-8");
+        match reader.escaped()? {
+            Cow::Borrowed(bytes) => str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| no_text()),
+            Cow::Owned(bytes) => String::from_utf8(bytes).map(Cow::Owned).map_err(|_| no_text()),
+        }
     }
 
-    fn read_filler(reader: &mut KeyReader<'_>) -> Result<()> {
-        Vec::read_filler(reader)
+    fn read_filler(reader: &mut KeyReader<'k>) -> Result<()> {
+        Cow::<[u8]>::read_filler(reader)
+    }
+}
+
+impl<T: KeyPart + ToOwned + ?Sized> KeyPart for Cow<'_, T> {
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        T::write(self, out);
+    }
+
+    fn write_filler(out: &mut Vec<u8>) {
+        T::write_filler(out);
+    }
+
+    fn describe(descending: bool, parts: &mut Vec<Part>) {
+        T::describe(descending, parts);
     }
 }
 
@@ -302,15 +345,15 @@ impl<T: KeyPart> KeyPart for Option<T> {
     }
 }
 
-impl<T: ReadKeyPart> ReadKeyPart for Option<T> {
-    fn read(reader: &mut KeyReader<'_>) -> Result<Self> {
+impl<'k, T: ReadKeyPart<'k>> ReadKeyPart<'k> for Option<T> {
+    fn read(reader: &mut KeyReader<'k>) -> Result<Self> {
         match bool::read(reader)? {
             true => T::read(reader).map(Some),
             false => T::read_filler(reader).map(|()| None),
         }
     }
 
-    fn read_filler(reader: &mut KeyReader<'_>) -> Result<()> {
+    fn read_filler(reader: &mut KeyReader<'k>) -> Result<()> {
         reader.filler(1)?;
         T::read_filler(reader)
     }
@@ -334,12 +377,12 @@ impl<T: KeyPart> KeyPart for Desc<T> {
     }
 }
 
-impl<T: ReadKeyPart> ReadKeyPart for Desc<T> {
-    fn read(reader: &mut KeyReader<'_>) -> Result<Self> {
+impl<'k, T: ReadKeyPart<'k>> ReadKeyPart<'k> for Desc<T> {
+    fn read(reader: &mut KeyReader<'k>) -> Result<Self> {
         reader.reversed(T::read).map(Desc)
     }
 
-    fn read_filler(reader: &mut KeyReader<'_>) -> Result<()> {
+    fn read_filler(reader: &mut KeyReader<'k>) -> Result<()> {
         reader.reversed(T::read_filler)
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Tuple keys".
 
+use std::borrow::Cow;
+
 use crate::{Error, Result};
 
 /// The remaining bytes of a key that is being decoded. Created by [`decode`](super::decode) and
@@ -39,36 +41,45 @@ impl<'a> KeyReader<'a> {
         Ok(bytes.map(|byte| byte ^ self.flip))
     }
 
-    /// Reads an escaped part with its terminator, and returns its content.
+    /// Reads an escaped part with its terminator, and returns its content: borrowed from the key if
+    /// that has it unchanged, that is, without a zero byte and in ascending order.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if no terminator follows, or a 00 is neither escaped nor part of
     /// one.
-    pub fn escaped(&mut self) -> Result<Vec<u8>> {
-        let zero = self.flip;
-        let mut content = Vec::new();
-        loop {
-            let length = self
-                .rest
-                .iter()
-                .position(|byte| *byte == zero)
-                .ok_or_else(|| refused("a string in it has no end"))?;
-            let (plain, rest) = self.rest.split_at(length);
+    pub fn escaped(&mut self) -> Result<Cow<'a, [u8]>> {
+        let (plain, mut ends) = self.until_zero()?;
+        if ends && self.flip == 0 {
+            return Ok(Cow::Borrowed(plain));
+        }
+        let mut content = plain.to_vec();
+        while !ends {
+            content.push(self.flip);
+            let (plain, last) = self.until_zero()?;
             content.extend_from_slice(plain);
-            let ([_, mark], rest) = rest
-                .split_first_chunk::<2>()
-                .ok_or_else(|| refused("it ends within the end of a string"))?;
-            self.rest = rest;
-            match mark ^ self.flip {
-                0x01 => break,
-                0xff => content.push(zero),
-                _ => return Err(refused("a string in it has a zero that is not escaped")),
-            }
+            ends = last;
         }
         if self.flip != 0 {
             content.iter_mut().for_each(|byte| *byte ^= 0xff);
         }
-        Ok(content)
+        Ok(Cow::Owned(content))
+    }
+
+    /// Reads what an escaped part has before its next zero, as stored, and the zero; true if that
+    /// is the terminator.
+    fn until_zero(&mut self) -> Result<(&'a [u8], bool)> {
+        let zero = self.rest.iter().position(|byte| *byte == self.flip);
+        let zero = zero.ok_or_else(|| refused("a string in it has no end"))?;
+        let (plain, rest) = self.rest.split_at(zero);
+        let ([_, mark], rest) = rest
+            .split_first_chunk::<2>()
+            .ok_or_else(|| refused("it ends within the end of a string"))?;
+        self.rest = rest;
+        match mark ^ self.flip {
+            0x01 => Ok((plain, true)),
+            0xff => Ok((plain, false)),
+            _ => Err(refused("a string in it has a zero that is not escaped")),
+        }
     }
 
     /// Reads the filler of a null of fixed width.

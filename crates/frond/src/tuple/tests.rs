@@ -1,6 +1,6 @@
 //! The module's three invariants, for every type, and for combinations of them.
 
-use std::{cmp::Ordering, fmt::Debug};
+use std::{borrow::Cow, cmp::Ordering, fmt::Debug};
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::layout::{End, Hint, Part};
 /// Checks invariants 1, 2 and 3 for two values of one type, ordered by `compare`.
 fn holds<T>(a: &T, b: &T, compare: impl Fn(&T, &T) -> Ordering) -> Result<(), TestCaseError>
 where
-    T: TupleEncode + TupleDecode + Debug,
+    T: TupleEncode + for<'k> TupleDecode<'k> + Debug,
 {
     let (key_a, key_b) = (encode(a), encode(b));
     prop_assert_eq!(key_a.cmp(&key_b), compare(a, b), "order of {:?} and {:?}", a, b);
@@ -174,7 +174,7 @@ proptest! {
     fn any_bytes_decode_to_what_they_encode_or_are_refused(
         key in prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xfe), Just(0xff), any::<u8>()], 0..40),
     ) {
-        fn one<T: TupleEncode + TupleDecode>(key: &[u8]) -> Result<(), TestCaseError> {
+        fn one<'k, T: TupleEncode + TupleDecode<'k>>(key: &'k [u8]) -> Result<(), TestCaseError> {
             if let Ok(tuple) = decode::<T>(key) {
                 prop_assert_eq!(encode(&tuple), key);
                 let mut ends = Vec::new();
@@ -184,11 +184,29 @@ proptest! {
         }
         one::<(String,)>(&key)?;
         one::<(Vec<u8>, Desc<Vec<u8>>)>(&key)?;
+        one::<(Cow<'_, str>, Option<Cow<'_, [u8]>>, Desc<Cow<'_, str>>)>(&key)?;
         one::<(Option<String>, Option<u32>)>(&key)?;
         one::<(Desc<Option<Vec<u8>>>, bool)>(&key)?;
         one::<(f64, f32)>(&key)?;
         one::<(Desc<f32>,)>(&key)?;
         one::<(Option<Option<Desc<i16>>>, [u8; 5], u128)>(&key)?;
+    }
+
+    #[test]
+    fn text_is_borrowed_unless_it_is_escaped_or_descends(text in string(), other in bytes()) {
+        type Owned = (String, Vec<u8>, Desc<String>, Option<String>, u8);
+        type Borrowed<'k> = (Cow<'k, str>, Cow<'k, [u8]>, Desc<Cow<'k, str>>, Option<Cow<'k, str>>, u8);
+        let row: Owned = (text.clone(), other, Desc(text.clone()), Some(text), 1);
+        let key = encode(&row);
+        let back: Borrowed<'_> = decode(&key).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert_eq!(encode(&back), key.as_slice());
+        let layouts = (layout_of::<Borrowed<'_>>(), layout_of::<Owned>());
+        prop_assert_eq!(layouts.0.parts(), layouts.1.parts());
+        prop_assert_eq!((&*back.0, &*back.1, &*back.2.0), (&*row.0, &*row.1, &*row.2.0));
+        prop_assert_eq!(back.3.as_deref(), row.3.as_deref());
+        prop_assert_eq!(matches!(back.0, Cow::Borrowed(_)), !row.0.contains('\0'));
+        prop_assert_eq!(matches!(back.1, Cow::Borrowed(_)), !row.1.contains(&0));
+        prop_assert!(matches!(back.2.0, Cow::Owned(_)));
     }
 
     #[test]

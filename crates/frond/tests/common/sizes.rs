@@ -8,7 +8,10 @@ pub fn expect(db: &Db, name: &str) -> (TreeSizes, u64) {
     let tree = db.open_tree(name).unwrap();
     let (sizes, shape, columns) = loop {
         let sizes = tree.sizes().unwrap();
-        let (shape, columns) = (db.inspect(name).unwrap(), db.columns(name, 1).unwrap());
+        let (shape, columns) = (
+            db.open_tree(name).unwrap().shape().unwrap(),
+            db.open_tree(name).unwrap().column_sizes(1).unwrap(),
+        );
         if tree.sizes().unwrap() == sizes {
             break (sizes, shape, columns);
         }

@@ -20,7 +20,7 @@ fn an_interrupt_stops_a_cursor() {
     (0..10_000u32).for_each(|n| batch.put(&base, &n.to_be_bytes(), b"row").unwrap());
     db.commit(&mut batch).unwrap();
     let txn = begin(&db);
-    for interrupter in [Interrupter::new(), txn.interrupter().unwrap()] {
+    for interrupter in [Interrupter::new(), txn.control().interrupter().unwrap()] {
         for forward in [true, false] {
             let mut cursor = db.snapshot().scan(&base, ..).unwrap();
             cursor.set_interrupter(&interrupter);
@@ -40,7 +40,7 @@ fn an_interrupt_stops_a_cursor() {
             is_interrupted(outcome);
             assert!((100..10_000).contains(&found));
             interrupter.clear();
-            txn.clear_interrupt();
+            txn.control().clear_interrupt();
             // It continues where it was.
             while step(&mut cursor, forward).unwrap() {
                 found += 1;

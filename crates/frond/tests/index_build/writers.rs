@@ -21,14 +21,14 @@ fn an_index_build_sees_every_kind_of_write() {
 
     let txn = begin(&db);
     let own = RowEntry { tree: &base, key: b"5", value: b"dan,Bonn", unique: true, absent: false };
-    assert_eq!(txn.insert_row(&[own], RowLock::Exclusive).unwrap(), None);
+    assert_eq!(txn.row_writer().insert(&[own], RowLock::Exclusive).unwrap(), None);
     txn.put(&base, b"6", b"fay,Bonn").unwrap();
     let point = txn.savepoint().unwrap();
     txn.put(&base, b"6", b"not,so").unwrap();
     txn.delete(&base, b"2").unwrap();
     txn.rollback_to(&point).unwrap();
     txn.delete(&base, b"3").unwrap();
-    txn.put_absent(&base, b"7", b"gil,").unwrap();
+    txn.row_writer().put_absent(&base, b"7", b"gil,").unwrap();
     // A batch that takes locks, because there is a transaction.
     put(&base, "8", "hal,Rome");
     assert_eq!(feed_round(&mut build).unwrap(), 1);

@@ -89,7 +89,7 @@ pub fn play(
                     .read_only(read_only)
                     .lock_timeout(lock_timeout);
                 let txn = db.begin(options).unwrap();
-                let id = txn.id();
+                let id = txn.control().id();
                 let mut session = Session { table: table.clone(), way, txn: Some(txn) };
                 let (steps, given) = channel();
                 let (answer, answers) = channel();

@@ -167,7 +167,7 @@ impl Session {
         let txn = self.txn.as_ref().expect("a session has one transaction");
         let lock = |alone| if alone { RowLock::Exclusive } else { RowLock::Shared };
         let found = match statement {
-            Statement::Begin => return txn.begin_statement().map(|()| Answer::Done(1)),
+            Statement::Begin => return txn.statement().begin().map(|()| Answer::Done(1)),
             Statement::Commit => {
                 let txn = self.txn.take().expect("asked for above");
                 return txn.commit().map(|_| Answer::Done(1));
@@ -247,7 +247,7 @@ impl Session {
             };
             match found {
                 Some(row) => rows.push(row),
-                None if cursor.is_locked() => txn.unlock_last()?,
+                None if cursor.is_locked() => txn.control().unlock_last()?,
                 None => {}
             }
         }
@@ -309,7 +309,7 @@ impl Session {
 /// All current rows, by the table and by its indexes, which must be in step.
 pub fn rows(db: &Db, table: &Table, way: Way) -> Vec<(u32, u32)> {
     let txn = db.begin(frond::TxnOptions::default()).unwrap();
-    assert_eq!(txn.isolation(), Isolation::Snapshot);
+    assert_eq!(txn.control().isolation(), Isolation::Snapshot);
     let mut session = Session { table: table.clone(), way: NoIndex, txn: Some(txn) };
     let Answer::Rows(found) = session.say(Statement::Read(Which::All)) else { unreachable!() };
     session.way = way;

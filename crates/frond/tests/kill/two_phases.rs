@@ -192,8 +192,8 @@ fn is_there(trees: &Trees, writer: u64, number: u64) -> bool {
 fn look(dir: &Path, level: Durability, decides: bool) -> usize {
     let db = Db::open(dir.join("store"), options(level)).unwrap();
     let trees = Trees::open(&db).unwrap();
-    let found = db.recover_prepared();
-    assert!(db.recover_prepared().is_empty(), "listed once");
+    let found = db.take_recovered();
+    assert!(db.take_recovered().is_empty(), "listed once");
     let mut known = 0;
     for writer in 0..COMMITTERS {
         let (number, step) = last_step(dir, writer);

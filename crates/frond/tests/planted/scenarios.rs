@@ -94,11 +94,11 @@ fn an_autonomous_put_waits_for_a_writer_of_the_row(seed: u64) {
         .get_with(&tree, b"row", &ReadOptions::new().lock(RowLock::Shared))
         .map(|row| row.into_value())
         .unwrap();
-    assert!(reader.put_autonomous(&tree, b"row", b"2").unwrap().is_some());
-    reader.unlock_last().unwrap();
+    assert!(reader.row_writer().put_autonomous(&tree, b"row", b"2").unwrap().is_some());
+    reader.control().unlock_last().unwrap();
     writer.delete(&tree, b"row").unwrap();
     reader.set_lock_timeout(Some(std::time::Duration::ZERO));
-    let refused = reader.put_autonomous(&tree, b"row", b"3");
+    let refused = reader.row_writer().put_autonomous(&tree, b"row", b"3");
     assert!(matches!(refused, Err(Error::LockTimeout { .. })), "I32: {refused:?}");
 }
 
@@ -252,9 +252,9 @@ fn an_xid_is_prepared_once_and_listed_once(seed: u64) {
     assert!(matches!(second, Err(Error::XidExists(_))), "I12: {second:?}");
     drop((tree, db));
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
-    let listed: Vec<Xid> = db.recover_prepared().into_iter().map(|one| one.xid).collect();
+    let listed: Vec<Xid> = db.take_recovered().into_iter().map(|one| one.xid).collect();
     assert_eq!(listed, [xid], "I12: all that is left, once");
-    assert!(db.recover_prepared().is_empty(), "I12: it was listed");
+    assert!(db.take_recovered().is_empty(), "I12: it was listed");
 }
 
 /// A number that a durable commit has used is not allocated again. Rule: I35.

@@ -162,7 +162,7 @@ fn rows(tree: &Tree) -> Rows {
 /// Checks that the store is in one of these states and works.
 fn must_be_one_of(engine: &DbEngine, env: Env, states: &[State], seed: u64) {
     let (db, tree) = open(engine, env);
-    let found: Vec<_> = db.recover_prepared().into_iter().map(|found| found.xid).collect();
+    let found: Vec<_> = db.take_recovered().into_iter().map(|found| found.xid).collect();
     let rows_found = rows(&tree);
     let is_it = |state: &&State| state.rows == rows_found && state.prepared.keys().eq(&found);
     let state = states.iter().rev().find(is_it);

@@ -76,7 +76,7 @@ fn a_transaction_of_ten_times_the_memory_is_prepared() {
             let db = Db::open(copy.path().join("store"), options()).unwrap();
             let tree = db.open_tree("t").unwrap();
             let found: BTreeMap<_, _> = db
-                .recover_prepared()
+                .take_recovered()
                 .into_iter()
                 .map(|found| (found.xid.clone(), found.entries as u64))
                 .collect();
@@ -243,7 +243,7 @@ fn prepare_grants_rows_rolled_back_to_a_savepoint_to_waiters() {
                     let locked = other
                         .get_with(tree, &key, &ReadOptions::new().lock(RowLock::Exclusive))
                         .map(|row| row.into_value());
-                    locked.map(drop).map(|()| other.id())
+                    locked.map(drop).map(|()| other.control().id())
                 })
             };
             let (row, kept) =

@@ -66,7 +66,7 @@ fn committing_a_recovered_transaction_makes_no_disk_call() {
         vfs.set_capacity(Some(vfs.allocated_bytes()));
         let changes = vfs.changes();
         let mut ordered = Vec::new();
-        for info in db.recover_prepared() {
+        for info in db.take_recovered() {
             let mut one = db.attach_prepared(&info.xid).unwrap();
             let seqno = one.commit_ordered().unwrap();
             assert!(ordered.last().is_none_or(|(last, _): &(Seqno, _)| seqno > *last));
@@ -101,7 +101,7 @@ fn commits_wait_until_recovered_transactions_have_log_space() {
             let refused = tree.put(b"other", b"");
             assert!(matches!(refused, Err(Error::Full(_))), "{room}: {refused:?}");
         }
-        let mut names: Vec<_> = db.recover_prepared().into_iter().map(|info| info.xid).collect();
+        let mut names: Vec<_> = db.take_recovered().into_iter().map(|info| info.xid).collect();
         // Decide as many as there is space for; each is in a group of its own.
         while let Some(name) = names.last() {
             let mut one = db.attach_prepared(name).unwrap();

@@ -109,11 +109,11 @@ fn a_prepared_transaction_survives_a_restart_and_is_listed_once() {
             for restart in 0..3 {
                 let db = open(copy.path());
                 let tree = db.open_tree("t").unwrap();
-                let found = db.recover_prepared();
+                let found = db.take_recovered();
                 assert_eq!(found.len(), 1, "restart {restart}");
                 assert_eq!((&found[0].xid, found[0].entries), (&xid("x"), 2));
                 assert!(found[0].is_recovered && found[0].is_detached);
-                assert!(db.recover_prepared().is_empty(), "listed once");
+                assert!(db.take_recovered().is_empty(), "listed once");
                 assert_eq!(db.prepared(), found);
                 assert_eq!((get(&tree, b"a"), get(&tree, b"b").as_deref()), (None, Some("0")));
                 assert!(is_locked(&db, &tree, b"a") && is_locked(&db, &tree, b"b"));
@@ -133,7 +133,7 @@ fn a_prepared_transaction_survives_a_restart_and_is_listed_once() {
             db.close().unwrap();
             let db = open(copy.path());
             let tree = db.open_tree("t").unwrap();
-            assert!(db.recover_prepared().is_empty());
+            assert!(db.take_recovered().is_empty());
             let (a, b) = (get(&tree, b"a"), get(&tree, b"b"));
             match is_committed {
                 true => assert_eq!((a.as_deref(), b), (Some("1"), None)),
@@ -446,7 +446,7 @@ fn a_backup_contains_prepared_transactions() {
     std::fs::create_dir(&restored).unwrap();
     frond::backup::restore(&file, restored.join("store")).unwrap();
     let copy = open(&restored);
-    assert_eq!(copy.recover_prepared().len(), 1);
+    assert_eq!(copy.take_recovered().len(), 1);
     copy.commit_prepared(&xid("x")).unwrap();
     assert_eq!(get(&copy.open_tree("t").unwrap(), b"a").as_deref(), Some("1"));
     is_idle(&copy);

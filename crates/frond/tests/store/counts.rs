@@ -58,13 +58,13 @@ fn statement(txn: &Txn, tree: &Tree, dice: &mut Dice) {
         0 | 1 => {
             let absent = dice.chance(1, 2) && !is_there(&key);
             let entry = RowEntry { tree, key: &key, value: &value, unique: true, absent };
-            drop(txn.insert_row(&[entry], RowLock::Exclusive).unwrap());
+            drop(txn.row_writer().insert(&[entry], RowLock::Exclusive).unwrap());
         }
-        2 if is_there(&key) => txn.delete_row(&[(tree, &key)]).unwrap(),
+        2 if is_there(&key) => txn.row_writer().delete(&[(tree, &key)]).unwrap(),
         3 if is_there(&key) => {
             let new = Some((&*other, &*value));
             let change = RowChange { tree, old: Some(&key), new, unique: true };
-            drop(txn.update_row(&[change], RowLock::Exclusive).unwrap());
+            drop(txn.row_writer().update(&[change], RowLock::Exclusive).unwrap());
         }
         4 => {
             is_there(&key);
@@ -588,7 +588,7 @@ fn index_entries_of_a_row_inserted_and_deleted_are_never_applied() {
         let txn = db.begin(Default::default()).unwrap();
         if is_row_call {
             let entries = [entry(&rows, &own[..], true), entry(&names, &name[..], false)];
-            assert_eq!(txn.insert_row(&entries, RowLock::Exclusive).unwrap(), None);
+            assert_eq!(txn.row_writer().insert(&entries, RowLock::Exclusive).unwrap(), None);
         } else {
             txn.insert(&rows, &own, b"of a row").unwrap();
             txn.put(&names, &name, b"of a row").unwrap();
@@ -606,7 +606,7 @@ fn index_entries_of_a_row_inserted_and_deleted_are_never_applied() {
         for id in 0..50 {
             let (own, name) = put(id * 40 + 1, is_row_call);
             let txn = db.begin(Default::default()).unwrap();
-            txn.delete_row(&[(&rows, &own[..]), (&names, &name[..])]).unwrap();
+            txn.row_writer().delete(&[(&rows, &own[..]), (&names, &name[..])]).unwrap();
             txn.commit().unwrap();
         }
         db.checkpoint().unwrap();
@@ -621,12 +621,12 @@ fn index_entries_of_a_row_inserted_and_deleted_are_never_applied() {
     // absent key.
     let (own, name) = (key(2), [&b"name "[..], &key(2)].concat());
     let txn = db.begin(Default::default()).unwrap();
-    txn.delete_row(&[(&rows, &own[..]), (&names, &name[..])]).unwrap();
+    txn.row_writer().delete(&[(&rows, &own[..]), (&names, &name[..])]).unwrap();
     let entries = [entry(&rows, &own[..], true), entry(&names, &name[..], false)];
-    assert_eq!(txn.insert_row(&entries, RowLock::Exclusive).unwrap(), None);
+    assert_eq!(txn.row_writer().insert(&entries, RowLock::Exclusive).unwrap(), None);
     txn.commit().unwrap();
     let txn = db.begin(Default::default()).unwrap();
-    txn.delete_row(&[(&rows, &own[..]), (&names, &name[..])]).unwrap();
+    txn.row_writer().delete(&[(&rows, &own[..]), (&names, &name[..])]).unwrap();
     txn.commit().unwrap();
     for _ in 0..2 {
         assert_eq!((rows.get(&own).unwrap(), names.get(&name).unwrap()), (None, None));
@@ -637,7 +637,7 @@ fn index_entries_of_a_row_inserted_and_deleted_are_never_applied() {
     let serial = db.create_tree("serial", TreeOptions::default()).unwrap();
     for _ in 0..10 {
         let id = serial.reserve(0, 1, 1).unwrap().start;
-        db.transact(|txn| txn.put_absent(&serial, &id.to_be_bytes(), b"row")).unwrap();
+        db.transact(|txn| txn.row_writer().put_absent(&serial, &id.to_be_bytes(), b"row")).unwrap();
     }
     is_counted(&serial);
     drop((rows, names, serial));

@@ -85,7 +85,7 @@ fn live(dir: &Path, size_class: SizeClass, model: &mut Rows) -> (Rows, u64) {
     for (key, value) in model.iter().step_by(101) {
         assert_eq!(tree.get(key).unwrap().as_ref(), Some(value));
     }
-    let columns = db.columns("t", 1).unwrap();
+    let columns = db.open_tree("t").unwrap().column_sizes(1).unwrap();
     let under = columns.row_blocks.encodings.get("zstd with dictionary").copied().unwrap_or(0);
     let blocks: u64 = columns.row_blocks.encodings.values().sum();
     match size_class {

@@ -86,8 +86,9 @@ fn encoding_counters_of_a_load_match_its_leaves() {
     load(&db, "rows", TreeOptions::default(), text);
     let (mut bytes, mut nanos, mut blocks) = (0, 0, 0);
     for tree in ["columnar", "rows"] {
-        let (encoded, columns) = (leaves(&db, tree), db.columns(tree, 1).unwrap());
-        let shape = db.inspect(tree).unwrap().levels.pop().unwrap();
+        let (encoded, columns) =
+            (leaves(&db, tree), db.open_tree(tree).unwrap().column_sizes(1).unwrap());
+        let shape = db.open_tree(tree).unwrap().shape().unwrap().levels.pop().unwrap();
         assert_eq!((encoded.rows, shape.entries), (ROWS, ROWS), "{tree}");
         assert_eq!((encoded.bytes, encoded.carried_bytes), (shape.bytes, 0), "{tree}");
         assert_eq!((encoded.runs, shape.nodes), (columns.leaves, columns.leaves), "{tree}");
@@ -99,7 +100,7 @@ fn encoding_counters_of_a_load_match_its_leaves() {
         blocks += encoded.blocks;
     }
     let (columnar, rows) = (leaves(&db, "columnar"), leaves(&db, "rows"));
-    let columns = db.columns("columnar", 1).unwrap();
+    let columns = db.open_tree("columnar").unwrap().column_sizes(1).unwrap();
     assert_eq!(columnar.chunks_coded, columns_as(&columns, |name| name.ends_with("zstd")));
     assert_eq!((rows.chunks_coded, rows.chunks_raw), (rows.blocks, 0));
     assert!(columnar.trainings > 0 && columnar.training_nanos > 0, "{columnar:?}");
@@ -131,7 +132,7 @@ fn merges_are_counted_by_tree_and_class_of_run() {
     let merged = stats.leaves.blocks - loaded.blocks;
     assert!(merged > 0 && stats.leaves.carried_blocks > 3 * merged, "{stats:?}");
     assert_eq!(Some(stats.leaves.carried_blocks), db.stats().get("leaf_blocks_carried"));
-    let bytes = db.inspect("t").unwrap().levels.pop().unwrap().bytes;
+    let bytes = db.open_tree("t").unwrap().shape().unwrap().levels.pop().unwrap().bytes;
     let newer = stats.leaves.bytes + stats.leaves.carried_bytes - loaded.bytes;
     assert!(newer < bytes, "not all leaves were met: {newer} of {bytes}");
     assert!(stats.leaves.runs - loaded.runs == 1, "{stats:?}");

@@ -318,7 +318,7 @@ fn unprojected_strings_are_not_decompressed_when_merging_sources() {
         db.commit(&mut batch).unwrap();
         if is_buffered {
             db.checkpoint().unwrap();
-            let levels = db.inspect("t").unwrap().levels;
+            let levels = db.open_tree("t").unwrap().shape().unwrap().levels;
             assert!(levels.iter().any(|level| level.parts > 0), "nothing is buffered: {levels:?}");
         }
         assert_eq!(read(0), 0, "chunks decoded for a number, {is_buffered}");

@@ -45,7 +45,7 @@ fn writing_the_current_value_counts_as_an_own_write() {
     assert_eq!(table.get(&txn, b"1").unwrap().as_deref(), Some(&b"a@b,Oslo,1"[..]));
     put_all(&db, &table, &[("1", "x@y,Rome,7")]);
     assert!(table.put(&txn, b"2", b"c@d,Oslo,2").unwrap());
-    assert!(txn.is_empty(), "what nobody has changed is not written");
+    assert!(txn.control().writes() == 0, "what nobody has changed is not written");
     assert_eq!(table.get(&txn, b"1").unwrap().as_deref(), Some(&b"a@b,Oslo,1"[..]));
     assert!(table.put(&txn, b"1", b"x@y,Rome,7").unwrap());
     assert_eq!(table.get(&txn, b"1").unwrap().as_deref(), Some(&b"x@y,Rome,7"[..]));
@@ -67,7 +67,7 @@ fn writing_the_current_value_counts_as_an_own_write() {
     txn.commit().unwrap();
     // In a statement at READ COMMITTED reads by row see the newest, too.
     let txn = begin(&db, Isolation::ReadCommitted);
-    txn.begin_statement().unwrap();
+    txn.statement().begin().unwrap();
     assert!(table.get(&txn, b"2").unwrap().is_some());
     put_all(&db, &table, &[("2", "new,Bonn,2")]);
     assert_eq!(table.get(&txn, b"2").unwrap().as_deref(), Some(&b"c@d,Oslo,2"[..]));
@@ -110,7 +110,8 @@ fn an_index_read_has_one_timeout_for_entry_and_row() {
         entry.get_for_update(&tree_of(&db, &table, "mail"), b"a@b").unwrap();
         row.get_for_update(table.rows(), b"1").unwrap();
         let until_waiting_for = |holder: &Txn| {
-            while !db.lock_waits().iter().any(|wait| wait.holders.contains(&holder.id())) {
+            while !db.lock_waits().iter().any(|wait| wait.holders.contains(&holder.control().id()))
+            {
                 thread::sleep(Duration::from_millis(1));
             }
         };
@@ -324,7 +325,7 @@ fn a_scan_returns_to_a_row_that_it_could_not_lock() {
                 let busy = step();
                 assert!(matches!(busy, Err(Error::LockBusy { .. })), "{level:?}: {busy:?}");
                 // Nor does unlocking the last row keep it from coming to this one again.
-                two.unlock_last().unwrap();
+                two.control().unlock_last().unwrap();
             }
             one.rollback();
             assert_eq!(step().unwrap().as_deref(), Some(order[1]));

@@ -79,7 +79,7 @@ fn a_statement_that_changed_rows_deletes_their_current_entries() {
         let (_dir, db, table) = many(10);
         let txn = begin(&db, level);
         table.insert(&txn, key(20), "20@b,Oslo,1").unwrap();
-        txn.begin_statement().unwrap();
+        txn.statement().begin().unwrap();
         table.update(&txn, key(2), "new@b,Rome,2").unwrap();
         table.update(&txn, key(20), "newer@b,Rome,2").unwrap();
         table.delete(&txn, key(3)).unwrap();

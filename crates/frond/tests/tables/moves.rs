@@ -330,7 +330,7 @@ fn one_round(db: &Db, table: &Table, dice: &mut Dice) -> Result<(), Ended> {
     let mut at_mark = None;
     if is_statement {
         session.log.push("statement".into());
-        txn.begin_statement().unwrap();
+        txn.statement().begin().unwrap();
         at_mark = Some(session.own.clone());
     }
     if level != Isolation::Serializable {

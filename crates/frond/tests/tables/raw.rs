@@ -33,19 +33,19 @@ fn refuses_writes(db: &Db, tree: &Tree, what: &str) {
     refused(txn.put(tree, b"k", b"v"), what);
     refused(txn.put(tree, b"k", vec![7; 100 << 10]), what);
     refused(txn.insert(tree, b"k", b"v"), what);
-    refused(txn.put_absent(tree, b"k", b"v"), what);
+    refused(txn.row_writer().put_absent(tree, b"k", b"v"), what);
     refused(txn.delete(tree, b"k"), what);
     refused(txn.delete_range(tree, ..), what);
     refused(txn.merge(tree, b"k", operator::APPEND, b"v"), what);
-    refused(txn.put_autonomous(tree, b"k", b"v"), what);
+    refused(txn.row_writer().put_autonomous(tree, b"k", b"v"), what);
     let entry = RowEntry { tree, key: b"k", value: b"v", unique: true, absent: false };
     for lock in [RowLock::Shared, RowLock::Exclusive] {
-        refused(txn.insert_row(&[entry], lock), what);
-        refused(txn.insert_row(&[RowEntry { absent: true, ..entry }], lock), what);
+        refused(txn.row_writer().insert(&[entry], lock), what);
+        refused(txn.row_writer().insert(&[RowEntry { absent: true, ..entry }], lock), what);
         let change = RowChange { tree, old: None, new: Some((b"k", b"v")), unique: true };
-        refused(txn.update_row(&[change], lock), what);
+        refused(txn.row_writer().update(&[change], lock), what);
     }
-    refused(txn.delete_row(&[(tree, b"k")]), what);
+    refused(txn.row_writer().delete(&[(tree, b"k")]), what);
     txn.commit().unwrap();
     refused(db.bulk_load_into(tree), what.split(':').next().unwrap());
 }

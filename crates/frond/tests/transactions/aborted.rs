@@ -115,12 +115,12 @@ fn rollback_works_after_a_temporary_tree_was_lost() {
         lost.delete(&txn, b"1").unwrap();
         other.put(&txn, b"before", b"").unwrap();
         let savepoint = txn.savepoint().unwrap();
-        txn.begin_statement().unwrap();
+        txn.statement().begin().unwrap();
         txn.put(&tree, b"half of a statement", b"").unwrap();
         other.put(&txn, b"half of a statement", b"").unwrap();
         lose(&vfs, &txn, &lost);
         match by_statement {
-            true => txn.rollback_statement().unwrap(),
+            true => txn.statement().rollback().unwrap(),
             false => txn.rollback_to(&savepoint).unwrap(),
         }
         let is_back = |txn: &Txn| {
@@ -131,7 +131,7 @@ fn rollback_works_after_a_temporary_tree_was_lost() {
         };
         is_back(&txn);
         // Later statements and savepoints go on, and only calls that use the tree get the error.
-        txn.begin_statement().unwrap();
+        txn.statement().begin().unwrap();
         txn.put(&tree, b"next", b"").unwrap();
         assert!(matches!(lost.put(&txn, b"1", b""), Err(Error::TxnEnded)));
         let next = txn.savepoint().unwrap();

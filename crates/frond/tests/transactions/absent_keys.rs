@@ -37,7 +37,9 @@ impl Trees {
     }
 
     fn insert(&self, txn: &Txn, row: [[u8; 12]; 2]) -> Option<frond::transaction::RowConflict> {
-        self.with_entries(row, |entries| txn.insert_row(&entries, RowLock::Exclusive).unwrap())
+        self.with_entries(row, |entries| {
+            txn.row_writer().insert(&entries, RowLock::Exclusive).unwrap()
+        })
     }
 
     fn with_entries<T>(&self, row: [[u8; 12]; 2], work: impl FnOnce([RowEntry<'_>; 3]) -> T) -> T {
@@ -136,8 +138,8 @@ fn absent_keys_are_detected_without_a_read() {
             let row = [0, 1].map(|_| absent_key(&mut dice, false));
             trees.with_entries(row, |entries| {
                 let vouched = entries.map(|entry| RowEntry { absent: entry.unique, ..entry });
-                assert_eq!(txn.insert_row(&vouched, RowLock::Exclusive).unwrap(), None);
-                txn.delete_row(&vouched.map(|entry| (entry.tree, entry.key))).unwrap();
+                assert_eq!(txn.row_writer().insert(&vouched, RowLock::Exclusive).unwrap(), None);
+                txn.row_writer().delete(&vouched.map(|entry| (entry.tree, entry.key))).unwrap();
             });
         }
         txn.rollback();

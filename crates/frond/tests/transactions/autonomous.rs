@@ -24,9 +24,17 @@ fn an_autonomous_put_does_not_wait_for_readers() {
         let (one, two) = (store.begin(isolation), store.begin(Isolation::Serializable));
         assert_eq!(get(&one, &store.tree, "1").as_deref(), Some("10"));
         assert_eq!(get(&two, &store.tree, "1").as_deref(), Some("10"));
-        let first = one.put_autonomous(&store.tree, b"1", b"11").unwrap().expect("it is there");
+        let first = one
+            .row_writer()
+            .put_autonomous(&store.tree, b"1", b"11")
+            .unwrap()
+            .expect("it is there");
         assert_eq!(value(&store, "1").as_deref(), Some("11"), "others see it");
-        let second = two.put_autonomous(&store.tree, b"1", b"12").unwrap().expect("it is there");
+        let second = two
+            .row_writer()
+            .put_autonomous(&store.tree, b"1", b"12")
+            .unwrap()
+            .expect("it is there");
         assert!(first < second);
         let seen = get(&one, &store.tree, "1");
         let shows_old = matches!(isolation, Isolation::RepeatableRead | Isolation::Snapshot);
@@ -44,8 +52,8 @@ fn an_autonomous_put_is_durable_and_counts_stay_exact() {
     let txn = db.begin(Default::default()).unwrap();
     txn.insert(&tree, b"3", b"30").unwrap();
     let long = vec![b'x'; 100_000];
-    assert!(txn.put_autonomous(&tree, b"2", &long).unwrap().is_some());
-    assert_eq!(txn.put_autonomous(&tree, b"4", b"never").unwrap(), None);
+    assert!(txn.row_writer().put_autonomous(&tree, b"2", &long).unwrap().is_some());
+    assert_eq!(txn.row_writer().put_autonomous(&tree, b"4", b"never").unwrap(), None);
     txn.rollback();
     let counted = db.create_tree("counted", TreeOptions::new().unique(true));
     let counted = counted.unwrap();
@@ -53,7 +61,7 @@ fn an_autonomous_put_is_durable_and_counts_stay_exact() {
     txn.insert(&counted, b"1", b"10").unwrap();
     txn.commit().unwrap();
     let txn = db.begin(Default::default()).unwrap();
-    assert!(txn.put_autonomous(&counted, b"1", b"11").unwrap().is_some());
+    assert!(txn.row_writer().put_autonomous(&counted, b"1", b"11").unwrap().is_some());
     drop(txn);
     assert_eq!(counted.row_count().unwrap(), RowCount { rows: 1, exact: true });
     drop((tree, counted));
@@ -71,7 +79,7 @@ fn a_snapshot_write_after_an_autonomous_put_conflicts() {
     let (one, two) = (store.begin(Isolation::Snapshot), store.begin(Isolation::Snapshot));
     assert_eq!(get(&one, &store.tree, "1").as_deref(), Some("10"));
     assert_eq!(get(&two, &store.tree, "2").as_deref(), Some("20"));
-    assert!(one.put_autonomous(&store.tree, b"1", b"11").unwrap().is_some());
+    assert!(one.row_writer().put_autonomous(&store.tree, b"1", b"11").unwrap().is_some());
     for txn in [one, two] {
         let written = txn.put(&store.tree, b"1", b"12");
         assert!(matches!(written, Err(Error::Conflict { .. })), "{written:?}");
@@ -99,11 +107,11 @@ fn an_autonomous_put_waits_for_pending_inserts() {
             assert_eq!(one.get_for_update(&store.tree, b"9").unwrap(), None);
         }
         two.set_lock_timeout(Some(Duration::ZERO));
-        let put = two.put_autonomous(&store.tree, b"9", b"put");
+        let put = two.row_writer().put_autonomous(&store.tree, b"9", b"put");
         assert!(matches!(put, Err(Error::LockTimeout { .. })), "{put:?}");
         two.set_lock_timeout(None);
         thread::scope(|scope| {
-            let put = scope.spawn(|| two.put_autonomous(&store.tree, b"9", b"put"));
+            let put = scope.spawn(|| two.row_writer().put_autonomous(&store.tree, b"9", b"put"));
             store.until_waiting(1);
             one.insert(&store.tree, b"8", b"also").unwrap();
             one.commit().unwrap();
@@ -125,12 +133,12 @@ fn an_autonomous_put_of_an_own_row_is_refused() {
     let store = store(false);
     let txn = store.begin(Isolation::Snapshot);
     txn.put(&store.tree, b"1", b"own").unwrap();
-    let put = txn.put_autonomous(&store.tree, b"1", b"11");
+    let put = txn.row_writer().put_autonomous(&store.tree, b"1", b"11");
     assert!(matches!(put, Err(Error::InvalidArgument(_))), "{put:?}");
     // The last lock is released as before.
     assert_eq!(txn.get_for_update(&store.tree, b"2").unwrap().as_deref(), Some(&b"20"[..]));
-    assert!(txn.put_autonomous(&store.tree, b"2", b"21").unwrap().is_some());
-    txn.unlock_last().unwrap();
+    assert!(txn.row_writer().put_autonomous(&store.tree, b"2", b"21").unwrap().is_some());
+    txn.control().unlock_last().unwrap();
     let other = store.begin(Isolation::ReadCommitted);
     other.set_lock_timeout(Some(Duration::ZERO));
     assert_eq!(other.get_for_update(&store.tree, b"2").unwrap().as_deref(), Some(&b"21"[..]));
@@ -138,7 +146,8 @@ fn an_autonomous_put_of_an_own_row_is_refused() {
     txn.commit().unwrap();
     assert_eq!(store.rows(), pairs(&[("1", "own"), ("2", "21")]));
     let read_only = TxnOptions::new().read_only(true);
-    let put = store.db.begin(read_only).unwrap().put_autonomous(&store.tree, b"1", b"x");
+    let put =
+        store.db.begin(read_only).unwrap().row_writer().put_autonomous(&store.tree, b"1", b"x");
     assert!(matches!(put, Err(Error::InvalidArgument(_))), "{put:?}");
     store.is_idle();
 }
@@ -151,17 +160,17 @@ fn an_autonomous_put_waits_in_its_transactions_name() {
     let (one, two) = (store.begin(Isolation::ReadCommitted), store.begin(Isolation::Snapshot));
     one.put(&store.tree, b"1", b"11").unwrap();
     two.set_lock_timeout(None);
-    let interrupter = two.interrupter().unwrap();
+    let interrupter = two.control().interrupter().unwrap();
     thread::scope(|scope| {
-        let put = scope.spawn(|| two.put_autonomous(&store.tree, b"1", b"12"));
+        let put = scope.spawn(|| two.row_writer().put_autonomous(&store.tree, b"1", b"12"));
         store.until_waiting(1);
-        assert_eq!(store.db.lock_waits()[0].waiter, two.id());
+        assert_eq!(store.db.lock_waits()[0].waiter, two.control().id());
         interrupter.interrupt();
         let put = put.join().unwrap();
         assert!(matches!(put, Err(Error::Interrupted)), "{put:?}");
-        two.clear_interrupt();
+        two.control().clear_interrupt();
         two.get_for_update(&store.tree, b"2").unwrap();
-        let put = scope.spawn(|| two.put_autonomous(&store.tree, b"1", b"12"));
+        let put = scope.spawn(|| two.row_writer().put_autonomous(&store.tree, b"1", b"12"));
         store.until_waiting(1);
         let written = one.put(&store.tree, b"2", b"21");
         // The transaction that has written less is ended.
@@ -190,7 +199,7 @@ fn an_index_build_sees_an_autonomous_put() {
     // The transaction only reads otherwise: the put alone closes the gate.
     let reader = store.begin(Isolation::Serializable);
     assert_eq!(get(&reader, &store.tree, "1").as_deref(), Some("10"));
-    assert!(reader.put_autonomous(&store.tree, b"1", b"11").unwrap().is_some());
+    assert!(reader.row_writer().put_autonomous(&store.tree, b"1", b"11").unwrap().is_some());
     reader.commit().unwrap();
     loop {
         while let Some(row) = build.next_change().unwrap() {
@@ -223,7 +232,7 @@ fn the_lock_timeout_can_change_during_a_transaction() {
         assert!(matches!(done, Err(Error::LockTimeout { .. })), "{done:?}");
     };
     late(txn.put(&store.tree, b"1", b"12"));
-    late(txn.delete_row(&[(&store.tree, b"1")]));
+    late(txn.row_writer().delete(&[(&store.tree, b"1")]));
     late(txn.lock_tree(&store.tree, TreeLock::Shared, IfLocked::Wait));
     late(txn.get_for_update(&store.tree, b"1").map(drop));
     txn.set_lock_timeout(Some(Duration::from_millis(2)));
@@ -288,7 +297,7 @@ fn autonomous_puts_among_inserts_and_deletes_keep_counts_exact() {
         }
         for n in 0..500 {
             let txn = begin(ALL[n % 4]);
-            txn.put_autonomous(&tree, &[b'k', (n % 3) as u8], b"set").unwrap();
+            txn.row_writer().put_autonomous(&tree, &[b'k', (n % 3) as u8], b"set").unwrap();
         }
         ended.store(1, Ordering::Relaxed);
     });

@@ -182,8 +182,8 @@ fn the_deadlock_victim_is_the_transaction_that_wrote_least() {
         first.join().unwrap().unwrap();
     });
     let told = db.last_deadlock().unwrap();
-    assert_eq!((told.victim, told.parties.len()), (two.id(), 2));
-    assert!(told.to_string().contains(&format!("transaction {}", one.id())), "{told}");
+    assert_eq!((told.victim, told.parties.len()), (two.control().id(), 2));
+    assert!(told.to_string().contains(&format!("transaction {}", one.control().id())), "{told}");
     assert!(matches!(two.put(tree, b"9", b""), Err(Error::TxnEnded)));
     one.commit().unwrap();
     assert_eq!(store.rows(), pairs(&[("1", "11"), ("2", "21"), ("3", "31")]));
@@ -202,7 +202,10 @@ fn a_lock_timeout_leaves_the_transaction_usable() {
     two.put(tree, b"2", b"22").unwrap();
     let refused = two.put(tree, b"1", b"12").unwrap_err();
     assert!(matches!(refused, Error::LockTimeout { .. }), "{refused}");
-    assert!(refused.to_string().contains(&format!("transaction {}", one.id())), "{refused}");
+    assert!(
+        refused.to_string().contains(&format!("transaction {}", one.control().id())),
+        "{refused}"
+    );
     one.rollback();
     two.put(tree, b"1", b"12").unwrap();
     two.commit().unwrap();
@@ -288,8 +291,8 @@ fn count_one(tree: &Tree, txn: &Txn, key: &[u8], other: &[u8], plain: bool) -> R
     txn.put(tree, key, &count.to_be_bytes())?;
     assert_eq!(txn.get(tree, key)?.as_deref(), Some(&count.to_be_bytes()[..]), "its own");
     // A read without a lock does not change because something else was written.
-    if txn.isolation() != Isolation::ReadCommitted {
-        assert_eq!(txn.get(tree, other)?, beside, "{:?}", txn.isolation());
+    if txn.control().isolation() != Isolation::ReadCommitted {
+        assert_eq!(txn.get(tree, other)?, beside, "{:?}", txn.control().isolation());
     }
     Ok(count)
 }
@@ -531,15 +534,15 @@ fn a_statement_adds_to_the_newest_row() {
         let value = txn.get(tree, key).unwrap().unwrap();
         i64::from_be_bytes(value.try_into().unwrap())
     };
-    txn.begin_statement().unwrap();
+    txn.statement().begin().unwrap();
     assert_eq!((count(b"c"), count(b"d")), (10, 1));
     put(b"c", 20);
     put(b"d", 2);
     txn.merge(tree, b"c", frond::operator::ADD, &1_i64.to_be_bytes()).unwrap();
     assert_eq!((count(b"c"), count(b"d")), (21, 1));
-    txn.end_statement().unwrap();
+    txn.statement().end().unwrap();
     assert_eq!((count(b"c"), count(b"d")), (21, 2));
-    txn.rollback_statement().unwrap();
+    txn.statement().rollback().unwrap();
     assert_eq!(count(b"c"), 20);
     txn.merge(tree, b"c", frond::operator::ADD, &1_i64.to_be_bytes()).unwrap();
     txn.commit().unwrap();

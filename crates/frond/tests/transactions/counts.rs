@@ -37,7 +37,7 @@ fn a_transactions_count_equals_its_scan() {
             txn.delete(tree, b"1").unwrap();
             txn.delete(tree, b"2").unwrap();
             assert_eq!(count(), seen - 1);
-            txn.begin_statement().unwrap();
+            txn.statement().begin().unwrap();
             txn.put(tree, b"of the statement", b"").unwrap();
             assert_eq!(count(), seen - 1, "as its scans");
         }

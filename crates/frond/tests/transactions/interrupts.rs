@@ -24,14 +24,14 @@ fn an_interrupt_ends_waits_and_all_calls_until_it_is_cleared() {
     let (holder, waiter) = (store.begin(Isolation::Snapshot), store.db.begin(options).unwrap());
     holder.put(&store.tree, b"1", b"11").unwrap();
     waiter.put(&store.tree, b"2", b"21").unwrap();
-    let interrupter = waiter.interrupter().unwrap();
+    let interrupter = waiter.control().interrupter().unwrap();
     thread::scope(|scope| {
         let waits = scope.spawn(|| waiter.put(&store.tree, b"1", b"12"));
         store.until_waiting(1);
         interrupter.interrupt();
         is_interrupted(waits.join().unwrap());
     });
-    assert!(waiter.is_interrupted());
+    assert!(waiter.control().is_interrupted());
     is_interrupted(waiter.get(&store.tree, b"2"));
     is_interrupted(waiter.put(&store.tree, b"free", b""));
     is_interrupted(waiter.scan(&store.tree, ..));
@@ -39,7 +39,7 @@ fn an_interrupt_ends_waits_and_all_calls_until_it_is_cleared() {
     let savepoint = waiter.savepoint().unwrap();
     waiter.rollback_to(&savepoint).unwrap();
     waiter.release(&savepoint).unwrap();
-    waiter.clear_interrupt();
+    waiter.control().clear_interrupt();
     assert_eq!(get(&waiter, &store.tree, "2").as_deref(), Some("21"));
     interrupter.interrupt();
     // The commit has nothing to wait for.
@@ -57,7 +57,7 @@ fn a_session_interrupter_stops_each_of_its_transactions() {
     let begin = || {
         let options = TxnOptions::new().lock_timeout(None);
         let txn = store.db.begin(options).unwrap();
-        txn.set_interrupter(&session).unwrap();
+        txn.control().set_interrupter(&session).unwrap();
         txn
     };
     let holder = store.begin(Isolation::Snapshot);
@@ -82,7 +82,7 @@ fn a_session_interrupter_stops_each_of_its_transactions() {
             continue;
         }
         session.clear();
-        assert!(!txn.is_interrupted());
+        assert!(!txn.control().is_interrupted());
         txn.put(&store.tree, b"2", b"20").unwrap();
         txn.commit().unwrap();
     }
@@ -91,8 +91,8 @@ fn a_session_interrupter_stops_each_of_its_transactions() {
     drop(ended);
     session.interrupt();
     assert_eq!(get(&other, &store.tree, "2").as_deref(), Some("20"));
-    let own = other.interrupter().unwrap();
-    assert_eq!(other.set_interrupter(&own).unwrap_err().kind(), ErrorKind::FixCall);
+    let own = other.control().interrupter().unwrap();
+    assert_eq!(other.control().set_interrupter(&own).unwrap_err().kind(), ErrorKind::FixCall);
     drop((holder, other));
     store.is_idle();
 }
@@ -102,13 +102,13 @@ fn an_interrupted_scan_resumes_where_it_stopped() {
     let store = store(true);
     for isolation in [Isolation::Snapshot, Isolation::Serializable] {
         let txn = store.begin(isolation);
-        let interrupter = txn.interrupter().unwrap();
+        let interrupter = txn.control().interrupter().unwrap();
         let mut cursor = txn.scan(&store.tree, ..).unwrap();
         assert_eq!(cursor.next().unwrap().unwrap().0, b"1");
         interrupter.interrupt();
         is_interrupted(cursor.next());
         is_interrupted(cursor.next());
-        txn.clear_interrupt();
+        txn.control().clear_interrupt();
         assert_eq!(cursor.next().unwrap().unwrap().0, b"2");
     }
     store.is_idle();
@@ -122,15 +122,15 @@ fn a_late_interrupt_does_not_reach_a_later_transaction() {
     for round in 0..100 {
         let txn = store.begin(Isolation::Snapshot);
         late.iter().for_each(Interrupter::interrupt);
-        assert!(!txn.is_interrupted());
+        assert!(!txn.control().is_interrupted());
         if round % 2 == 0 {
-            late.push(txn.interrupter().unwrap());
+            late.push(txn.control().interrupter().unwrap());
             late[late.len() - 1].interrupt();
             is_interrupted(txn.put(&store.tree, b"1", b""));
-            txn.clear_interrupt();
+            txn.control().clear_interrupt();
         }
         txn.put(&store.tree, b"1", b"kept").unwrap();
-        late.push(txn.interrupter().unwrap());
+        late.push(txn.control().interrupter().unwrap());
         txn.commit().unwrap();
     }
     store.is_idle();
@@ -187,7 +187,7 @@ fn the_later_transaction_yields_if_commit_order_is_fixed() {
     thread::scope(|scope| {
         let waits = scope.spawn(|| early.put(&store.tree, b"1", b"early"));
         // The later one's server sees that it was interrupted.
-        while !late.is_interrupted() {
+        while !late.control().is_interrupted() {
             thread::yield_now();
         }
         is_interrupted(late.put(&store.tree, b"2", b"late"));
@@ -420,12 +420,12 @@ fn an_interrupt_stops_a_call_that_merges_spilled_pieces() {
     for row in 0..FEW {
         txn.put(&store.tree, &key(row), b"value").unwrap();
     }
-    *interrupts.0.lock().unwrap() = Some(txn.interrupter().unwrap());
+    *interrupts.0.lock().unwrap() = Some(txn.control().interrupter().unwrap());
     let merge = |row: u32| txn.merge(&store.tree, &key(row % FEW), INTERRUPTS, b".");
     let mut row = 0;
     let stopped = loop {
         // If the transaction is interrupted, then by the call itself.
-        assert!(!txn.is_interrupted(), "row {row}");
+        assert!(!txn.control().is_interrupted(), "row {row}");
         match merge(row) {
             Ok(()) => row += 1,
             Err(error) => break error,
@@ -435,7 +435,7 @@ fn an_interrupt_stops_a_call_that_merges_spilled_pieces() {
     assert!(!txn.is_over(), "nothing is lost");
     assert!(row < 3 * FEW, "{row}");
     *interrupts.0.lock().unwrap() = None;
-    txn.clear_interrupt();
+    txn.control().clear_interrupt();
     for row in row..3 * FEW {
         merge(row).unwrap();
     }
@@ -453,7 +453,7 @@ fn an_interrupt_stops_a_commit_that_merges_spilled_pieces() {
         let (store, interrupts) = interrupting();
         let txn = store.begin(Isolation::Snapshot);
         write_pieces(&txn, &store.tree);
-        *interrupts.0.lock().unwrap() = Some(txn.interrupter().unwrap());
+        *interrupts.0.lock().unwrap() = Some(txn.control().interrupter().unwrap());
         let xid = Xid::new(b"stopped").unwrap();
         match prepares {
             false => is_interrupted(txn.commit()),
@@ -494,7 +494,7 @@ fn an_interrupt_stops_a_prepare_that_spills() {
     let txn = store.begin(Isolation::Snapshot);
     assert_eq!(write(&txn, calls), calls);
     let written = stats("store_writes");
-    *interrupts.0.lock().unwrap() = Some(txn.interrupter().unwrap());
+    *interrupts.0.lock().unwrap() = Some(txn.control().interrupter().unwrap());
     is_interrupted(txn.prepare(&Xid::new(b"stopped").unwrap()));
     assert_eq!(stats("store_writes"), written);
     assert!(store.db.prepared().is_empty());

@@ -203,25 +203,29 @@ fn spilling_does_not_change_a_transactions_results() {
                         }
                     }
                     6 => {
-                        txn.begin_statement().unwrap();
+                        txn.statement().begin().unwrap();
                         let (rows, savepoints) = (model.clone(), savepoints.len());
                         statements = vec![Statement { rows, savepoints, ..Default::default() }];
                     }
-                    10 if statements.is_empty() => assert!(txn.begin_substatement().is_err()),
+                    10 if statements.is_empty() => {
+                        assert!(txn.statement().begin_substatement().is_err())
+                    }
                     10 => {
-                        txn.begin_substatement().unwrap();
+                        txn.statement().begin_substatement().unwrap();
                         let (rows, savepoints) = (model.clone(), savepoints.len());
                         statements.push(Statement { rows, savepoints, ..Default::default() });
                     }
-                    11 if statements.len() < 2 => assert!(txn.end_substatement().is_err()),
+                    11 if statements.len() < 2 => {
+                        assert!(txn.statement().end_substatement().is_err())
+                    }
                     11 => {
-                        txn.end_substatement().unwrap();
+                        txn.statement().end_substatement().unwrap();
                         statements.pop();
                     }
                     7 => match statements.first_mut() {
-                        None => assert!(txn.rollback_statement().is_err()),
+                        None => assert!(txn.statement().rollback().is_err()),
                         Some(statement) => {
-                            txn.rollback_statement().unwrap();
+                            txn.statement().rollback().unwrap();
                             model = statement.rows.clone();
                             savepoints.truncate(statement.savepoints);
                             statement.deleted.clear();
@@ -229,7 +233,7 @@ fn spilling_does_not_change_a_transactions_results() {
                         }
                     },
                     8 => {
-                        txn.begin_statement().unwrap();
+                        txn.statement().begin().unwrap();
                         let (rows, savepoints) = (model.clone(), savepoints.len());
                         let mut begun = Statement { rows, savepoints, ..Default::default() };
                         let mut ends = [0; 2].map(|_| format!("key {:04}", dice.below(400)));
@@ -254,7 +258,7 @@ fn spilling_does_not_change_a_transactions_results() {
                     }
                 }
             }
-            txn.begin_statement().unwrap();
+            txn.statement().begin().unwrap();
             same(&scanned(&txn, &tree, true), &model, &format!("seed {seed}, round {round}"));
             same(&rows_of(&tree), &committed, "nobody else sees it");
             if dice.chance(2, 3) {
@@ -482,7 +486,7 @@ fn a_transaction_of_ten_times_the_memory_commits_or_rolls_back() {
         }
         assert_eq!(txn.get(&tree, &key(77)).unwrap(), Some(value(77, round)));
         assert_eq!(tree.get(&key(77)).unwrap(), None);
-        assert_eq!(txn.len(), count as usize);
+        assert_eq!(txn.control().writes(), count as usize);
         match ends {
             "rollback" => txn.rollback(),
             _ => assert!(txn.commit().unwrap().0 > 0),

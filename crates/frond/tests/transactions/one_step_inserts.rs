@@ -33,7 +33,7 @@ impl Table {
         let entry = |tree, key, value, unique| RowEntry { tree, key, value, unique, absent: false };
         let row = entry(&self.store.tree, id.as_bytes(), &b"new"[..], true);
         let of_group = entry(&self.groups, group.as_bytes(), &b""[..], false);
-        txn.insert_row(&[row, of_group], lock)
+        txn.row_writer().insert(&[row, of_group], lock)
     }
 
     fn groups(&self) -> u64 {
@@ -58,7 +58,7 @@ fn an_existing_row_is_locked_as_requested_and_nothing_is_written() {
         for lock in [RowLock::Shared, RowLock::Exclusive] {
             let (txn, other) = (table.begin(), table.begin());
             assert_eq!(table.insert(&txn, "1", lock).unwrap(), conflict());
-            assert!(txn.is_empty(), "nothing was written");
+            assert!(txn.control().writes() == 0, "nothing was written");
             let tree = &table.store.tree;
             let shared = other
                 .get_with(
@@ -149,14 +149,14 @@ fn a_deleted_row_can_be_reinserted_and_deleted_permanently() {
         }
         let txn = table.begin();
         let entries = [(&table.store.tree, &b"7"[..]), (&table.groups, &b"g7"[..])];
-        txn.delete_row(&entries).unwrap();
+        txn.row_writer().delete(&entries).unwrap();
         assert_eq!(table.insert(&txn, "7", RowLock::Shared).unwrap(), None);
         let again = table.insert(&txn, "7", RowLock::Shared).unwrap();
         assert_eq!(again, Some(RowConflict { index: 0, value: b"new".to_vec() }), "its own");
         txn.commit().unwrap();
         assert_eq!((table.store.rows().len(), table.groups()), (3, 1));
         let txn = table.begin();
-        txn.delete_row(&entries).unwrap();
+        txn.row_writer().delete(&entries).unwrap();
         txn.commit().unwrap();
         table.store.db.checkpoint().unwrap();
         assert_eq!((table.store.rows().len(), table.groups()), (2, 0));
@@ -176,7 +176,7 @@ fn an_insert_waits_for_a_gap_lock() {
     let txn = table.begin();
     let refused = table.insert(&txn, "15", RowLock::Shared);
     assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
-    assert!(txn.is_empty(), "nothing was written");
+    assert!(txn.control().writes() == 0, "nothing was written");
     drop(reader);
     assert_eq!(table.insert(&txn, "15", RowLock::Shared).unwrap(), None);
     txn.commit().unwrap();

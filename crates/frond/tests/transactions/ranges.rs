@@ -126,14 +126,14 @@ fn a_range_delete_is_undone_by_savepoints_and_deletes_nothing_on_failure() {
         assert_eq!(scanned(&txn, &store.tree), []);
         txn.rollback_to(&before).unwrap();
         assert_eq!(keys(&scanned(&txn, &store.tree)), "12253456");
-        txn.begin_statement().unwrap();
+        txn.statement().begin().unwrap();
         assert_eq!(txn.delete_range(&store.tree, ..&b"3"[..]).unwrap(), 3);
-        txn.rollback_statement().unwrap();
-        let interrupter = txn.interrupter().unwrap();
+        txn.statement().rollback().unwrap();
+        let interrupter = txn.control().interrupter().unwrap();
         interrupter.interrupt();
         let gone = txn.delete_range(&store.tree, ..);
         assert!(matches!(gone, Err(Error::Interrupted)), "{gone:?}");
-        txn.clear_interrupt();
+        txn.control().clear_interrupt();
         txn.commit().unwrap();
         assert_eq!(keys(&store.rows()), "12253456");
         let read_only = TxnOptions::new().read_only(true);

@@ -171,7 +171,7 @@ fn scans_report_unlocked_rows_and_lock_them_on_request() {
             let locked = cursor.relock(None).unwrap().map(|(key, value)| (text(key), text(value)));
             assert_eq!(locked, Some(("2".into(), "21".into())));
             assert!(cursor.is_locked() && is_locked(&store, "2"));
-            two.unlock_last().unwrap();
+            two.control().unlock_last().unwrap();
             assert!(!is_locked(&store, "2"));
             let next = if forward { cursor.next() } else { cursor.prev() };
             let next = next.unwrap().map(|(key, _)| text(key));
@@ -259,7 +259,7 @@ fn the_newest_value_is_readable_without_a_lock_despite_a_snapshot() {
         let store = store(true);
         let tree = &store.tree;
         let reader = store.begin(isolation);
-        reader.begin_statement().unwrap();
+        reader.statement().begin().unwrap();
         let before = get(&reader, tree, "2");
         assert_eq!(before.as_deref(), Some("20"));
         // At `Serializable` this has locked it.
@@ -300,12 +300,12 @@ fn many_rows_are_locked_in_one_call() {
             let none = RowRead { locked: true, ..Default::default() };
             assert_eq!(found, [none, row("20", true), row("10", true), row("20", true)]);
             assert_eq!(locked_of(&store, ["1", "2", "9", "3"]), [true, true, true, false]);
-            txn.unlock_last().unwrap();
+            txn.control().unlock_last().unwrap();
             assert_eq!(locked_of(&store, ["1", "2", "9"]), [false; 3], "all of the call");
             // What was locked before stays locked.
             txn.get_for_update(tree, b"2").unwrap();
             txn.get_many_with(tree, &keys, &at_once()).unwrap();
-            txn.unlock_last().unwrap();
+            txn.control().unlock_last().unwrap();
             assert_eq!(locked_of(&store, ["1", "2", "9"]), [false, true, false]);
             txn.rollback();
             store.is_idle();
@@ -335,7 +335,7 @@ fn a_read_of_many_rows_handles_rows_locked_by_others() {
         let three = RowRead { locked: true, ..Default::default() };
         let skipped = read(IfLocked::SkipLocked).unwrap();
         assert_eq!(skipped, [three.clone(), RowRead::default(), row("10", true)]);
-        two.unlock_last().unwrap();
+        two.control().unlock_last().unwrap();
         if isolation != Isolation::Serializable {
             let seen = read(IfLocked::SemiConsistent).unwrap();
             assert_eq!(seen, [three, row("20", false), row("10", true)]);
@@ -401,13 +401,13 @@ fn the_last_row_of_a_cursor_can_be_unlocked() {
                     kept.push(key.clone());
                 }
                 if !wanted {
-                    txn.unlock_last().unwrap();
+                    txn.control().unlock_last().unwrap();
                 }
                 let is_kept = wanted || is_own;
                 assert_eq!(is_locked(&store, &key), is_kept, "{isolation:?} {forward} {key}");
             }
             // At the end the cursor is on no row.
-            txn.unlock_last().unwrap();
+            txn.control().unlock_last().unwrap();
             assert!(kept.len() > 2);
             assert!(kept.iter().all(|key| is_locked(&store, key)), "{isolation:?} {kept:?}");
             drop(cursor);
@@ -469,7 +469,7 @@ fn an_index_entry_and_its_row_are_unlocked_together() {
         let entry = cursor.next().unwrap().map(|(_, key)| key.to_vec()).unwrap();
         assert_eq!(txn.get_with(&store.tree, &entry, &with_last).unwrap(), row("10", true));
         assert!(!is_free(b"10") && is_locked(&store, "1"));
-        txn.unlock_last().unwrap();
+        txn.control().unlock_last().unwrap();
         assert!(is_free(b"10") && !is_locked(&store, "1"));
         // If others have locked the row, the entry is still the last lock.
         let other = store.begin(Isolation::ReadCommitted);
@@ -477,7 +477,7 @@ fn an_index_entry_and_its_row_are_unlocked_together() {
         let entry = cursor.next().unwrap().map(|(_, key)| key.to_vec()).unwrap();
         assert!(txn.get_with(&store.tree, &entry, &with_last).is_err());
         assert!(!is_free(b"20"));
-        txn.unlock_last().unwrap();
+        txn.control().unlock_last().unwrap();
         assert!(is_free(b"20"));
         drop(cursor);
         other.rollback();
@@ -504,7 +504,7 @@ fn a_table_unlocks_a_row_found_through_an_index() {
     let txn = store.begin(Isolation::ReadCommitted);
     assert!(index.get_for_update(&txn, b"1").unwrap().is_some());
     assert_eq!(locks(), 2);
-    txn.unlock_last().unwrap();
+    txn.control().unlock_last().unwrap();
     assert_eq!(locks(), 0);
     // A scan that skips a row skips its entry.
     let other = store.begin(Isolation::ReadCommitted);
@@ -514,7 +514,7 @@ fn a_table_unlocks_a_row_found_through_an_index() {
         .unwrap();
     assert_eq!(scan.next().unwrap().map(|found| found.key.to_vec()), Some(b"b".to_vec()));
     assert_eq!(locks(), 3);
-    txn.unlock_last().unwrap();
+    txn.control().unlock_last().unwrap();
     assert_eq!(locks(), 1);
     drop(scan);
     // A row that cannot be read without a lock is waited for.

@@ -66,7 +66,7 @@ impl Table {
                 absent: false,
             })
             .collect();
-        txn.insert_row(&entries, lock)
+        txn.row_writer().insert(&entries, lock)
     }
 
     fn update(&self, txn: &Txn, id: u8, from: Row, to: Row) -> frond::Result<Option<RowConflict>> {
@@ -82,7 +82,7 @@ impl Table {
                 unique,
             })
             .collect();
-        txn.update_row(&changes, RowLock::Exclusive)
+        txn.row_writer().update(&changes, RowLock::Exclusive)
     }
 
     fn delete(&self, txn: &Txn, id: u8, row: Row) {
@@ -93,7 +93,7 @@ impl Table {
             .zip(&keys)
             .map(|((tree, _), (key, _))| (tree, &key[..]))
             .collect();
-        txn.delete_row(&entries).unwrap();
+        txn.row_writer().delete(&entries).unwrap();
     }
 
     /// All rows, read by every index.
@@ -137,7 +137,7 @@ fn the_first_conflict_is_reported_and_locked_as_requested() {
         let (txn, other) = (table.begin(), table.begin());
         let conflict = table.insert(&txn, 3, (20, 6), lock).unwrap();
         assert_eq!(conflict, Some(RowConflict { index: 1, value: vec![2] }));
-        assert!(txn.is_empty(), "nothing was written");
+        assert!(txn.control().writes() == 0, "nothing was written");
         let shared = other
             .get_with(
                 &table.names,
@@ -194,12 +194,12 @@ fn a_row_call_takes_effect_completely_or_not_at_all() {
     txn.put(&table.rows, &[200], b"xx").unwrap();
     let failed = table.insert(&txn, 1, (10, 5), RowLock::Exclusive);
     assert!(matches!(failed, Err(Error::LockTimeout { .. })), "{failed:?}");
-    assert_eq!(txn.len(), 1);
+    assert_eq!(txn.control().writes(), 1);
     assert_eq!(txn.get(&table.rows, &[1]).unwrap(), None);
     drop(holder);
     assert_eq!(table.insert(&txn, 1, (10, 5), RowLock::Exclusive).unwrap(), None);
     assert_eq!(table.insert(&txn, 2, (10, 6), RowLock::Exclusive).unwrap().unwrap().index, 1);
-    assert_eq!(txn.len(), 4);
+    assert_eq!(txn.control().writes(), 4);
     txn.delete(&table.rows, &[200]).unwrap();
     txn.commit().unwrap();
     assert_eq!(table.found(), BTreeMap::from([(1, (10, 5))]));
@@ -270,9 +270,9 @@ fn a_row_may_have_several_entries_in_one_tree() {
     let (txn, other) = (table.begin(), table.begin());
     let entry =
         |value| RowEntry { tree: &table.names, key: &[1], value, unique: true, absent: false };
-    let twice = txn.insert_row(&[entry(b"1"), entry(b"2")], RowLock::Exclusive).unwrap();
+    let twice = txn.row_writer().insert(&[entry(b"1"), entry(b"2")], RowLock::Exclusive).unwrap();
     assert_eq!(twice, Some(RowConflict { index: 1, value: b"1".to_vec() }));
-    assert!(txn.is_empty());
+    assert!(txn.control().writes() == 0);
     for key in [1, 2] {
         txn.put(&table.names, &[key], &[key]).unwrap();
     }
@@ -283,13 +283,13 @@ fn a_row_may_have_several_entries_in_one_tree() {
         unique: true,
     };
     let chain = [change(&[1], &[2]), change(&[2], &[3])];
-    assert_eq!(txn.update_row(&chain, RowLock::Exclusive).unwrap(), None);
+    assert_eq!(txn.row_writer().update(&chain, RowLock::Exclusive).unwrap(), None);
     let found = [1, 2, 3].map(|key| txn.get(&table.names, &[key]).unwrap().is_some());
     assert_eq!(found, [false, true, true]);
     // A write is not a read: its lock stays.
     txn.get_for_update(&table.rows, &[9]).unwrap();
     txn.insert(&table.rows, &[8], b"").unwrap();
-    txn.unlock_last().unwrap();
+    txn.control().unlock_last().unwrap();
     let busy = |key: u8| {
         let met = other
             .get_with(
@@ -303,7 +303,7 @@ fn a_row_may_have_several_entries_in_one_tree() {
     assert!(busy(8) && busy(9));
     txn.get_for_update(&table.rows, &[7]).unwrap();
     assert!(busy(7));
-    txn.unlock_last().unwrap();
+    txn.control().unlock_last().unwrap();
     assert!(!busy(7));
 }
 

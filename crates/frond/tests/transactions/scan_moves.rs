@@ -177,7 +177,7 @@ fn one_round(db: &Db, tree: &Tree, dice: &mut Dice) {
     }
     if dice.chance(1, 4) {
         log.push("statement".into());
-        txn.begin_statement().unwrap();
+        txn.statement().begin().unwrap();
     }
     own.deleted.clear();
     let (mut from, mut to) = (key(dice), key(dice));

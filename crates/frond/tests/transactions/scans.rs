@@ -1,6 +1,6 @@
 //! Locking scans, and the levels that depend on them.
 
-use frond::ReadOptions;
+use frond::{ReadOptions, transaction::RowRead};
 use frond_testkit::{DbEngine, disk::SimVfs};
 
 use frond::layout::{End, Hint, Layout, Part};
@@ -457,16 +457,17 @@ fn projected_parts_are_the_same_from_every_source() {
                 let (key, value) = whole.prev().unwrap().unwrap();
                 assert_eq!(cursor.prev().unwrap(), Some((key, &cut(value)[..])));
             }
-            let (mut found, mut expected) = (Vec::new(), Vec::new());
+            let options = ReadOptions::new().projection(&parts);
+            let (mut found, mut expected) = (RowRead::default(), Vec::new());
             for row in (0..510u32).step_by(5) {
                 let key = row.to_be_bytes();
-                let exists = txn.get_projected(&tree, &key, &parts, &mut found).unwrap();
-                assert_eq!(exists, txn.get_into(&tree, &key, &mut expected).unwrap());
-                assert_eq!(found, if exists { cut(&expected) } else { Vec::new() });
+                found.read(&txn, &tree, &key, &options).unwrap();
+                assert_eq!(found.exists, txn.get_into(&tree, &key, &mut expected).unwrap());
+                assert_eq!(found.value, if found.exists { cut(&expected) } else { Vec::new() });
             }
             txn.put(&tree, b"misfit", b"x").unwrap();
-            let misfit = txn.get_projected(&tree, b"misfit", &parts, &mut found).unwrap_err();
-            assert!(misfit.kind() == ErrorKind::FixCall && found.is_empty(), "{misfit}");
+            let misfit = found.read(&txn, &tree, b"misfit", &options).unwrap_err();
+            assert!(misfit.kind() == ErrorKind::FixCall && found.value.is_empty(), "{misfit}");
             let mut cursor = txn.scan(&tree, &b"m"[..]..).unwrap().project(&parts).unwrap();
             for _ in 0..2 {
                 assert_eq!(cursor.next().unwrap_err().kind(), ErrorKind::FixCall, "each time");
@@ -479,7 +480,7 @@ fn projected_parts_are_the_same_from_every_source() {
     }
     let other = db.create_tree("other", TreeOptions::default()).unwrap();
     let txn = db.begin(TxnOptions::default()).unwrap();
-    assert!(txn.get_projected(&other, b"1", &parts, &mut Vec::new()).is_err());
+    assert!(txn.get_with(&other, b"1", &ReadOptions::new().projection(&parts)).is_err());
     assert!(txn.scan(&other, ..).unwrap().project(&parts).is_err());
 }
 
@@ -564,7 +565,7 @@ fn reads_of_a_statement_see_one_snapshot() {
         assert_eq!(seen(&one), "10");
         set(b"11");
         assert_eq!(seen(&one), "11", "there is no statement yet");
-        one.begin_statement().unwrap();
+        one.statement().begin().unwrap();
         set(b"12");
         assert_eq!(seen(&one), "12", "its first read");
         set(b"13");
@@ -578,11 +579,11 @@ fn reads_of_a_statement_see_one_snapshot() {
         );
         assert_eq!(one.get_for_update(tree, b"1").unwrap().unwrap(), b"13");
         assert_eq!(seen(&one), "12");
-        one.rollback_statement().unwrap();
+        one.statement().rollback().unwrap();
         assert_eq!(seen(&one), "13");
         one.put(tree, b"1", b"own").unwrap();
         assert_eq!(get(&one, tree, "1").unwrap(), "own", "over the snapshot");
-        one.begin_statement().unwrap();
+        one.statement().begin().unwrap();
         assert_eq!(seen(&one), "own");
         one.commit().unwrap();
         store.is_idle();

@@ -216,10 +216,10 @@ fn a_statement_rolls_back_alone_and_its_scans_skip_its_writes() {
         let store = store(true);
         let Store { tree, .. } = &store;
         let txn = store.begin(isolation);
-        assert_eq!(txn.rollback_statement().unwrap_err().kind(), ErrorKind::FixCall);
+        assert_eq!(txn.statement().rollback().unwrap_err().kind(), ErrorKind::FixCall);
         txn.put(tree, b"3", b"30").unwrap();
         let before = txn.savepoint().unwrap();
-        txn.begin_statement().unwrap();
+        txn.statement().begin().unwrap();
         for round in 0..3 {
             // Like a server that reads the inner table of a join again for each row of the outer
             // one.
@@ -233,27 +233,27 @@ fn a_statement_rolls_back_alone_and_its_scans_skip_its_writes() {
         }
         let inner = txn.savepoint().unwrap();
         let mut open = txn.scan(tree, ..).unwrap();
-        txn.rollback_statement().unwrap();
+        txn.statement().rollback().unwrap();
         assert!(txn.rollback_to(&inner).is_err(), "it was made in the statement");
         assert_eq!(open.next().unwrap().unwrap().0, b"1", "it sees nothing that is taken back");
         drop(open);
         assert_eq!(scanned(&txn, tree), pairs(&[("1", "10"), ("2", "20"), ("3", "30")]));
-        txn.begin_statement().unwrap();
+        txn.statement().begin().unwrap();
         txn.put(tree, b"4", b"40").unwrap();
-        txn.begin_statement().unwrap();
+        txn.statement().begin().unwrap();
         assert_eq!(scanned(&txn, tree).len(), 4, "the next one sees it");
-        txn.rollback_statement().unwrap();
+        txn.statement().rollback().unwrap();
         assert_eq!(scanned(&txn, tree).len(), 4, "only the last is taken back");
         txn.put(tree, b"5", b"50").unwrap();
         txn.rollback_to(&before).unwrap();
         assert_eq!(scanned(&txn, tree).len(), 3, "beyond its begin");
         txn.put(tree, b"6", b"60").unwrap();
-        txn.rollback_statement().unwrap();
-        txn.begin_statement().unwrap();
+        txn.statement().rollback().unwrap();
+        txn.statement().begin().unwrap();
         txn.commit().unwrap();
         assert_eq!(store.rows(), pairs(&[("1", "10"), ("2", "20"), ("3", "30")]));
         let txn = store.begin(isolation);
-        assert!(txn.rollback_statement().is_err(), "it was another's");
+        assert!(txn.statement().rollback().is_err(), "it was another's");
         txn.rollback();
         store.is_idle();
     }
@@ -294,7 +294,10 @@ fn a_read_only_transaction_neither_writes_nor_locks() {
     for refused in [txn.put(tree, b"1", b""), txn.get_for_update(tree, b"1").map(drop)] {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::FixCall);
     }
-    assert_eq!(txn.snapshot_seqno().map(|seqno| seqno < db.snapshot().seqno()), Some(true));
+    assert_eq!(
+        txn.control().snapshot_seqno().map(|seqno| seqno < db.snapshot().seqno()),
+        Some(true)
+    );
     txn.commit().unwrap();
 }
 
@@ -419,13 +422,13 @@ fn snapshots_are_listed_under_their_transaction() {
         let mut scan =
             txn.scan_with(tree, .., &ReadOptions::new().lock(RowLock::Exclusive)).unwrap();
         assert!(scan.next().unwrap().is_some());
-        assert_eq!(held(), [(txn.id(), true, true)], "{isolation:?}");
+        assert_eq!(held(), [(txn.control().id(), true, true)], "{isolation:?}");
         drop(scan);
         txn.rollback();
         let txn = store.begin(isolation);
         let newest = frond::ReadOptions::new().sees(frond::transaction::Sees::Newest);
         let scan = txn.scan_with(tree, .., &newest).unwrap();
-        assert_eq!(held(), [(txn.id(), false, true)], "{isolation:?}");
+        assert_eq!(held(), [(txn.control().id(), false, true)], "{isolation:?}");
         drop(scan);
         assert_eq!(held(), []);
         txn.rollback();
@@ -434,9 +437,9 @@ fn snapshots_are_listed_under_their_transaction() {
     let txn = store.begin(Isolation::Snapshot);
     txn.get(tree, b"1").unwrap();
     let scan = txn.scan(tree, ..).unwrap();
-    assert_eq!(held(), [(0, false, true), (txn.id(), false, true)]);
+    assert_eq!(held(), [(0, false, true), (txn.control().id(), false, true)]);
     drop(handle);
-    assert_eq!(held(), [(txn.id(), false, true)]);
+    assert_eq!(held(), [(txn.control().id(), false, true)]);
     drop(scan);
     txn.rollback();
     assert_eq!(held(), []);
@@ -454,7 +457,8 @@ fn a_timeout_names_a_holder_of_the_same_thread() {
         batch.put(tree, b"1", b"12").unwrap();
         db.commit(&mut batch).unwrap_err().to_string()
     };
-    let own = format!("transaction {}, which this thread itself began: commit it", holder.id());
+    let own =
+        format!("transaction {}, which this thread itself began: commit it", holder.control().id());
     let error = waits();
     assert!(error.starts_with("FRD-1101 ") && error.contains(&own), "{error}");
     // Also without any wait, and for another transaction.
@@ -462,7 +466,10 @@ fn a_timeout_names_a_holder_of_the_same_thread() {
     let error = other.get_for_update(tree, b"1").unwrap_err().to_string();
     assert!(error.contains(&own), "{error}");
     let elsewhere = thread::scope(|scope| scope.spawn(waits).join().unwrap());
-    assert!(elsewhere.contains(&format!("by transaction {};", holder.id())), "{elsewhere}");
+    assert!(
+        elsewhere.contains(&format!("by transaction {};", holder.control().id())),
+        "{elsewhere}"
+    );
     // The next transaction of the pool is another thread's.
     drop((holder, other));
     thread::scope(|scope| {
@@ -473,6 +480,33 @@ fn a_timeout_names_a_holder_of_the_same_thread() {
         });
         let txn = moved.join().unwrap();
         let error = waits();
-        assert!(error.contains(&format!("by transaction {};", txn.id())), "{error}");
+        assert!(error.contains(&format!("by transaction {};", txn.control().id())), "{error}");
     });
+}
+
+#[test]
+fn handles_of_a_closed_store_fail_and_open_cursors_go_on() {
+    let store = store(true);
+    let Store { db, tree, .. } = &store;
+    let snapshot = db.snapshot();
+    let (reader, writer) = (store.begin(Isolation::Snapshot), store.begin(Isolation::Snapshot));
+    writer.put(tree, b"other", b"lost").unwrap();
+    let mut cursor = tree.scan(..).unwrap();
+    db.close().unwrap();
+    db.clone().close().unwrap();
+
+    let refused = |outcome: Result<(), Error>| assert!(matches!(outcome, Err(Error::Closed)));
+    refused(tree.put(b"1", b"w").map(drop));
+    refused(tree.get(b"1").map(drop));
+    refused(tree.scan(..).map(drop));
+    refused(snapshot.get(tree, b"1").map(drop));
+    refused(reader.get(tree, b"1").map(drop));
+    refused(writer.put(tree, b"other", b"lost"));
+    refused(writer.commit().map(drop));
+    refused(db.begin(Default::default()).map(drop));
+    let mut rows = 0;
+    while cursor.next().unwrap().is_some() {
+        rows += 1;
+    }
+    assert_eq!(rows, 2);
 }

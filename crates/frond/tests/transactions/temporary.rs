@@ -87,7 +87,7 @@ fn temporary_trees_follow_commits_and_rollbacks() {
                     txn.rollback_to(&savepoint).unwrap();
                     savepoints.truncate(at + 1);
                     rows.clone_from(&then);
-                    txn.begin_statement().unwrap();
+                    txn.statement().begin().unwrap();
                     *statement = Some(rows.clone());
                 }
                 2 if !savepoints.is_empty() => {
@@ -96,11 +96,11 @@ fn temporary_trees_follow_commits_and_rollbacks() {
                     savepoints.truncate(at);
                 }
                 3 => {
-                    txn.begin_statement().unwrap();
+                    txn.statement().begin().unwrap();
                     *statement = Some(rows.clone());
                 }
                 4 if statement.is_some() => {
-                    txn.rollback_statement().unwrap();
+                    txn.statement().rollback().unwrap();
                     rows.clone_from(statement.as_ref().unwrap());
                     // The model does not know which of them were made in the statement.
                     savepoints.clear();
@@ -148,7 +148,7 @@ fn temporary_trees_follow_commits_and_rollbacks() {
             if dice.chance(1, 20) {
                 if let Some(Going { txn, statement, .. }) = &mut going {
                     // Scans of a statement see what existed when it started.
-                    txn.begin_statement().unwrap();
+                    txn.statement().begin().unwrap();
                     *statement = Some(rows.clone());
                 }
                 for (tree, rows) in trees.iter().zip(&rows) {
@@ -266,9 +266,9 @@ fn an_interrupt_reaches_work_in_temporary_trees() {
     for asks_first in [true, false] {
         let tree = store.db.create_temporary(TreeOptions::default()).unwrap();
         let txn = store.begin(Isolation::Snapshot);
-        let before = asks_first.then(|| txn.interrupter().unwrap());
+        let before = asks_first.then(|| txn.control().interrupter().unwrap());
         (0..10u8).for_each(|key| tree.put(&txn, &[key], b"v").unwrap());
-        let interrupter = before.unwrap_or_else(|| txn.interrupter().unwrap());
+        let interrupter = before.unwrap_or_else(|| txn.control().interrupter().unwrap());
         let is_interrupted = |failed: bool| assert!(failed, "asks first: {asks_first}");
         let mut cursor = tree.scan(..).unwrap();
         assert!(cursor.next().unwrap().is_some());
@@ -276,7 +276,7 @@ fn an_interrupt_reaches_work_in_temporary_trees() {
         is_interrupted(matches!(cursor.next(), Err(Error::Interrupted)));
         is_interrupted(matches!(tree.get(&[1]), Err(Error::Interrupted)));
         is_interrupted(matches!(tree.put(&txn, &[1], b"w"), Err(Error::Interrupted)));
-        txn.clear_interrupt();
+        txn.control().clear_interrupt();
         assert_eq!(cursor.next().unwrap(), Some((&[1][..], &b"v"[..])));
         drop(cursor);
         interrupter.interrupt();
@@ -305,7 +305,7 @@ fn a_temporary_table_has_rows_indexes_and_numbers() {
         let id = id.to_be_bytes();
         let by_town = [town, &id].concat();
         let entry = |tree, key, value, unique| TemporaryEntry { tree, key, value, unique };
-        txn.insert_temporary_row(&[
+        txn.row_writer().insert_temporary(&[
             entry(&rows, &id, name, true),
             entry(&towns, &by_town, b"", false),
             entry(&names, name, &id, true),
@@ -341,7 +341,8 @@ fn a_temporary_table_has_rows_indexes_and_numbers() {
     ));
     // A row with one entry twice conflicts with itself.
     let twice = TemporaryEntry { tree: &names, key: b"same", value: b"one", unique: true };
-    let conflict = txn.insert_temporary_row(&[twice, TemporaryEntry { value: b"two", ..twice }]);
+    let conflict =
+        txn.row_writer().insert_temporary(&[twice, TemporaryEntry { value: b"two", ..twice }]);
     let conflict = conflict.unwrap().unwrap();
     assert_eq!((conflict.index, &conflict.value[..]), (1, &b"one"[..]));
     assert_eq!(counts(), 100);
@@ -452,18 +453,18 @@ fn ranges_of_a_temporary_tree_are_deleted_whole_or_not_at_all() {
         txn.rollback_to(&before).unwrap();
         same(tree, &rows, true, "rolled back");
         // A statement does not delete what it has put.
-        txn.begin_statement().unwrap();
+        txn.statement().begin().unwrap();
         tree.put(txn, b"new", b"").unwrap();
         assert_eq!(tree.delete_range(txn, ..).unwrap(), rows.len() as u64);
         same(tree, &Rows::new(), true, "what the statement sees");
-        txn.begin_statement().unwrap();
+        txn.statement().begin().unwrap();
         rows.clear();
         rows.insert(b"new".to_vec(), Vec::new());
         same(tree, &rows, false, "all but one deleted");
-        let interrupter = txn.interrupter().unwrap();
+        let interrupter = txn.control().interrupter().unwrap();
         interrupter.interrupt();
         assert!(matches!(tree.delete_range(txn, ..), Err(Error::Interrupted)));
-        txn.clear_interrupt();
+        txn.control().clear_interrupt();
         same(tree, &rows, true, "nothing deleted");
         assert!(tree.delete_range(txn, &b"b"[..]..&b"a"[..]).is_err());
     });

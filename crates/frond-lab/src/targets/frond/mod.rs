@@ -104,9 +104,9 @@ impl Target for Frond {
         for table in &self.tables {
             for keyspace in 0..=table.indexes.len() {
                 let tree = &self.trees[table.base + keyspace];
-                let shape = self.db.inspect(&tree.name())?;
+                let shape = tree.shape()?;
                 let leaves = shape.levels.last().map_or(0, |leaves| leaves.nodes);
-                let columns = self.db.columns(&tree.name(), leaves.div_ceil(LEAVES_READ))?;
+                let columns = tree.column_sizes(leaves.div_ceil(LEAVES_READ))?;
                 parts.extend(parts_of(table, keyspace, &columns));
             }
         }

@@ -268,7 +268,8 @@ impl Recorder {
             self.end(done, Outcome::Aborted);
             return Ok(());
         }
-        if workload.prepares > 0 && dice.chance(1, workload.prepares) && !txn.is_empty() {
+        if workload.prepares > 0 && dice.chance(1, workload.prepares) && txn.control().writes() > 0
+        {
             return self.prepared(txn, done, detached, dice);
         }
         let commit = txn.commit();

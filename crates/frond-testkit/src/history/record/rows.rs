@@ -107,7 +107,7 @@ impl Running<'_> {
                 entry(plain, &in_plain, &[], false),
                 entry(slots, &in_slots, &in_plain, true),
             ];
-            return match self.txn.insert_row(&entries, lock)? {
+            return match self.txn.row_writer().insert(&entries, lock)? {
                 None => {
                     self.note(Call::Register(ROWS + key, None, true));
                     self.note(Call::Set(ROWS + key, new.number));
@@ -125,7 +125,11 @@ impl Running<'_> {
         };
         let (old_plain, old_slots) = (old.in_plain(), old.in_slots());
         if dice.chance(1, 3) {
-            self.txn.delete_row(&[(rows, &at), (plain, &old_plain), (slots, &old_slots)])?;
+            self.txn.row_writer().delete(&[
+                (rows, &at),
+                (plain, &old_plain),
+                (slots, &old_slots),
+            ])?;
             self.note(Call::Delete(ROWS + key, new.number));
             return Ok(());
         }
@@ -140,7 +144,7 @@ impl Running<'_> {
             change(plain, &old_plain[..], &in_plain[..], &[], false),
             change(slots, &old_slots[..], &in_slots[..], &in_plain[..], true),
         ];
-        match self.txn.update_row(&changes, lock)? {
+        match self.txn.row_writer().update(&changes, lock)? {
             None => self.note(Call::Set(ROWS + key, new.number)),
             Some(conflict) => self.met(key, &conflict),
         }

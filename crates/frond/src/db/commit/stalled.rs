@@ -145,7 +145,7 @@ fn an_ordered_snapshot_includes_commits_in_flight() {
     batch.put(&tree, b"k", b"on its way").unwrap();
     let (payload, logged) = log_and_stall(&db, &mut batch);
     let txn = db.begin(Default::default()).unwrap();
-    assert_eq!(txn.take_snapshot().unwrap(), logged.seqno);
+    assert_eq!(txn.control().take_snapshot().unwrap(), logged.seqno);
     assert!(db.shared.engine.sequencer.visible() < logged.seqno, "nothing was waited for");
     assert_eq!(txn.get(&tree, b"k").unwrap().as_deref(), Some(&b"on its way"[..]));
     db.shared.apply_and_publish(&payload, &logged);

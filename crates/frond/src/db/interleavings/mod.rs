@@ -268,7 +268,7 @@ fn ordered_commits_concurrent_with_snapshots() {
         thread::spawn(move || {
             let txn = db.begin(TxnOptions::default()).unwrap();
             let ordered = order.lock().unwrap();
-            let at = txn.take_snapshot().unwrap();
+            let at = txn.control().take_snapshot().unwrap();
             let before: Vec<(Seqno, u8)> = ordered.clone();
             drop(ordered);
             let seen = |number| sees(number, |key| txn.get(&tree, key).unwrap());
@@ -322,7 +322,7 @@ fn ordered_commits_concurrent_with_snapshots() {
     db.close().unwrap();
     drop(db);
     let db = Db::open("/store", options(&env)).unwrap();
-    assert_eq!(db.recover_prepared().len(), 1 - decided.len());
+    assert_eq!(db.take_recovered().len(), 1 - decided.len());
     check(&db);
 }
 
@@ -433,7 +433,7 @@ fn decisions_concurrent_with_a_close() {
     drop((tree, db));
     let db = Db::open("/store", options(&env)).unwrap();
     let tree = db.open_tree("t").unwrap();
-    let left: Vec<Xid> = db.recover_prepared().into_iter().map(|one| one.xid).collect();
+    let left: Vec<Xid> = db.take_recovered().into_iter().map(|one| one.xid).collect();
     for (number, decided) in (0..).zip(decided) {
         let committed = sees(number, |key| tree.get(key).unwrap());
         assert_eq!(left.contains(&xid(number)), decided.is_none(), "{number}: {decided:?}");

@@ -42,7 +42,8 @@ const ROWS_A_LOOK: u64 = 256;
 /// Loads rows in any order into a tree that it creates ([`Db::bulk_load`]), or into an empty one
 /// ([`Db::bulk_load_into`]).
 ///
-/// Dropping it abandons the load. An open load keeps the store open.
+/// Dropping it abandons the load, which cannot fail: nothing of it was in the store. An open load
+/// keeps the store open.
 pub struct BulkLoad {
     pub(in crate::db) db: Db,
     /// The catalog record of the tree, without the commit that creates it.

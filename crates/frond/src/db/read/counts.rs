@@ -37,12 +37,12 @@ pub struct RangeEstimate {
 impl Tree {
     /// Number of rows. Commits maintain the count if they know whether their keys existed: checked
     /// inserts, and changes by a transaction, under its locks, of rows that it knows
-    /// ([`Txn::insert_row`](crate::Txn::insert_row), `update_row`, `delete_row`, and writes of the
-    /// row that a locking read has just found or missed). After a blind put or delete the count is
-    /// not exact any more, until the tree is empty or replaced: it is then what
-    /// [`estimate`](Self::estimate) says of the whole tree. Deletes do not raise it. A put of an
-    /// existing key raises it only if the older row is in another part of the store: if a memtable
-    /// was applied between the two, until they have met in the tree.
+    /// ([`RowWriter`](crate::transaction::RowWriter), and writes of the row that a locking read has
+    /// just found or missed). After a blind put or delete the count is not exact any more, until
+    /// the tree is empty or replaced: it is then what [`estimate`](Self::estimate) says of the
+    /// whole tree. Deletes do not raise it. A put of an existing key raises it only if the older
+    /// row is in another part of the store: if a memtable was applied between the two, until they
+    /// have met in the tree.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {

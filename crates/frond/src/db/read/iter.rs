@@ -1,6 +1,8 @@
 //! Iterators over the rows of a range, for `for` loops and adapters. A cursor is faster: it lends
 //! its rows, an iterator copies each.
 
+use std::fmt::{self, Debug};
+
 use crate::{
     Result,
     db::{Cursor, TemporaryCursor, TxnCursor},
@@ -16,7 +18,6 @@ fn owned(row: Option<(&[u8], &[u8])>) -> Option<Row> {
 /// The rows of a range in order, from both ends: see [`Tree::range`](crate::Tree::range).
 ///
 /// It ends after the first error.
-#[derive(Debug)]
 pub struct Rows {
     /// The cursor of the start; `None` at the end.
     front: Option<Cursor>,
@@ -28,6 +29,8 @@ pub struct Rows {
     lower: Option<Vec<u8>>,
     upper: Option<Vec<u8>>,
 }
+
+short_debug!(Rows, "Rows", |rows| rows.front);
 
 impl Rows {
     pub(in crate::db) fn new(cursor: Result<Cursor>) -> Self {
@@ -129,13 +132,18 @@ pub(crate) trait TwoWay {
 
 /// The rows of one cursor, taken from both ends. A change of ends costs a new search. It ends after
 /// the first error, also that with which the scan started.
-#[derive(Debug)]
 pub(crate) struct BothEnds<C> {
     cursor: Result<Option<C>>,
     /// The end at which the cursor is.
     forward: bool,
     /// Where the other end is, if rows were taken there.
     other: Option<RowPlace>,
+}
+
+impl<C: Debug> Debug for BothEnds<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cursor.fmt(f)
+    }
 }
 
 impl<C: TwoWay> BothEnds<C> {

@@ -28,9 +28,9 @@ use crate::{
     },
 };
 
-use super::{IfLocked, State, Txn};
+use super::{IfLocked, RowWriter, State, Txn};
 
-impl Txn {
+impl RowWriter<'_> {
     /// Sets the value of an existing row in a commit of its own: it is visible to others when the
     /// call returns, as durable as the transaction's commits, and no rollback undoes it. Returns
     /// the seqno of the commit; `None`, with nothing done, if there is no such row: create it with
@@ -54,7 +54,8 @@ impl Txn {
     /// let isolation = Isolation::Serializable;
     /// let txn = db.begin(TxnOptions::new().isolation(isolation))?;
     /// assert!(txn.get(&sequences, b"orders")?.is_some());
-    /// assert!(txn.put_autonomous(&sequences, b"orders", &1001u64.to_be_bytes())?.is_some());
+    /// let put = txn.row_writer().put_autonomous(&sequences, b"orders", &1001u64.to_be_bytes())?;
+    /// assert!(put.is_some());
     /// txn.rollback();
     /// assert_eq!(sequences.get(b"orders")?.as_deref(), Some(&1001u64.to_be_bytes()[..]));
     /// # db.close()
@@ -62,29 +63,32 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// As [`put`](Self::put), except `Conflict`; `InvalidArgument` if the transaction has written
-    /// the row itself, or is read-only; as [`commit`](Self::commit), but the transaction goes on.
+    /// As [`Txn::put`], except `Conflict`; `InvalidArgument` if the transaction has written
+    /// the row itself, or is read-only; as [`Txn::commit`], but the transaction goes on.
     pub fn put_autonomous(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Option<Seqno>> {
-        drop(self.enter_writing(tree, key)?);
+        let txn = self.txn;
+        drop(txn.enter_writing(tree, key)?);
         // A long value is written here, before anything is locked.
         let mut batch = Batch::new();
         batch.put(tree, key, value)?;
-        let mut state = self.enter_writing(tree, key)?;
+        let mut state = txn.enter_writing(tree, key)?;
         let state = &mut *state;
         let id = tree.entry.id;
-        if self.own_state(state, HashedKey::new(id, key))? != OwnState::Untouched {
+        if txn.own_state(state, HashedKey::new(id, key))? != OwnState::Untouched {
             let why = "the transaction has written the row itself: it is no longer anybody's alone";
             return Err(Error::InvalidArgument(why.into()));
         }
         let had_none = state.locks.is_none();
         let paced = if had_none { Paced::Free } else { Paced::HoldsRows { deletes: false } };
-        self.shared.engine.pace(paced, &|| state.check_interrupted())?;
+        txn.shared.engine.pace(paced, &|| state.check_interrupted())?;
         let kept = state.locks.as_ref().map_or(0, |locks| locks.last_rows());
-        let done = self.put_locked(state, (tree, key), &mut batch);
-        self.give_back(state, had_none, kept);
+        let done = txn.put_locked(state, (tree, key), &mut batch);
+        txn.give_back(state, had_none, kept);
         done
     }
+}
 
+impl Txn {
     fn put_locked(
         &self,
         state: &mut State,

@@ -105,7 +105,7 @@ impl Txn {
         }
     }
 
-    /// Rolls the transaction back.
+    /// Rolls the transaction back, as dropping it does. Neither can fail.
     pub fn rollback(self) {
         self.end(&mut self.state.lock().unwrap());
     }

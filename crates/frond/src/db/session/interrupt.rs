@@ -11,8 +11,8 @@
 //!    registered with its interrupter.
 //! 4. Once the commit has its place in the log, interrupts are ignored.
 //! 5. A transaction stops while the interrupter that was set on it is interrupted, unless
-//!    [`Txn::clear_interrupt`] was called since. It does not matter whether the interrupt or the
-//!    call of [`Txn::set_interrupter`] came first.
+//!    [`TxnControl::clear_interrupt`] was called since. It does not matter whether the interrupt or
+//!    the call of [`TxnControl::set_interrupter`] came first.
 //!
 //! Threads: an [`Interrupter`] may be used from any thread; everything else only by the
 //! transaction.
@@ -24,24 +24,26 @@ use crate::{
     txn::lock_table::Owner,
 };
 
-use super::{State, Txn};
+use super::{State, Txn, TxnControl};
 
-/// Cancels the calls of one transaction ([`Txn::interrupter`]), or all work that this interrupter
-/// was set on: one transaction after another, cursors, bulk loads, index builds, checks. May
-/// outlive them.
-#[derive(Clone, Debug)]
+/// Cancels the calls of one transaction ([`TxnControl::interrupter`]), or all work that this
+/// interrupter was set on: one transaction after another, cursors, bulk loads, index builds,
+/// checks. May outlive them.
+#[derive(Clone)]
 pub struct Interrupter {
     kind: Kind,
 }
 
-#[derive(Clone, Debug)]
+short_debug!(Interrupter, "Interrupter", |interrupter| interrupter.is_interrupted());
+
+#[derive(Clone)]
 enum Kind {
     Txn { owner: Arc<Owner>, id: u64 },
     Standalone(Arc<Standalone>),
 }
 
 /// The state of an interrupter that belongs to no transaction.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Standalone {
     /// Written under the lock of `txn` (invariant 5).
     interrupted: AtomicBool,
@@ -72,19 +74,21 @@ impl Default for Interrupter {
 
 impl Interrupter {
     /// An interrupter that belongs to no transaction, to be set on the work that it is to stop:
-    /// [`Txn::set_interrupter`], [`Cursor::set_interrupter`](crate::Cursor::set_interrupter),
+    /// [`TxnControl::set_interrupter`],
+    /// [`Cursor::set_interrupter`](crate::Cursor::set_interrupter),
     /// [`BulkLoad::set_interrupter`](crate::db::BulkLoad::set_interrupter),
     /// [`IndexBuild::set_interrupter`](crate::db::IndexBuild::set_interrupter),
-    /// [`Db::check_cancellable`](crate::Db::check_cancellable). All but [`Txn::set_interrupter`]
-    /// also take the interrupter of a transaction.
+    /// [`Db::check_cancellable`](crate::Db::check_cancellable). All but
+    /// [`TxnControl::set_interrupter`] also take the interrupter of a transaction.
     pub fn new() -> Self {
         Self { kind: Kind::Standalone(Arc::default()) }
     }
 
     /// Ends the transaction's current call with [`Error::Interrupted`] if it waits for a lock or
     /// for space, scans rows or merges spilled writes, and likewise every later call until
-    /// [`Txn::clear_interrupt`]. Other work that this interrupter was set on ends in the same way,
-    /// until [`clear`](Self::clear). Never waits; does nothing if the transaction is over.
+    /// [`TxnControl::clear_interrupt`]. Other work that this interrupter was set on ends in the
+    /// same way, until [`clear`](Self::clear). Never waits; does nothing if the transaction is
+    /// over.
     pub fn interrupt(&self) {
         match &self.kind {
             Kind::Txn { owner, id } => owner.interrupt(*id),
@@ -102,7 +106,8 @@ impl Interrupter {
     }
 
     /// Clears an interrupter that belongs to no transaction; the transaction that it was set on
-    /// goes on, too. The interrupter of a transaction is cleared only by [`Txn::clear_interrupt`].
+    /// goes on, too. The interrupter of a transaction is cleared only by
+    /// [`TxnControl::clear_interrupt`].
     pub fn clear(&self) {
         if let Kind::Standalone(state) = &self.kind {
             let txn = state.txn.lock().unwrap();
@@ -137,7 +142,7 @@ impl Interrupter {
     }
 }
 
-impl Txn {
+impl TxnControl<'_> {
     /// Returns the transaction's interrupter, with which another thread can cancel its calls. Call
     /// this before calls that may wait.
     ///
@@ -147,10 +152,10 @@ impl Txn {
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
     /// # let tree = db.create_tree("t", Default::default())?;
     /// let txn = db.begin(Default::default())?;
-    /// let interrupter = txn.interrupter()?;
+    /// let interrupter = txn.control().interrupter()?;
     /// std::thread::spawn(move || interrupter.interrupt()).join().unwrap();
     /// assert!(matches!(txn.put(&tree, b"k", b""), Err(frond::Error::Interrupted)));
-    /// txn.clear_interrupt();
+    /// txn.control().clear_interrupt();
     /// txn.put(&tree, b"k", b"")?;
     /// txn.commit()?;
     /// # db.close()
@@ -160,25 +165,8 @@ impl Txn {
     /// # Errors
     /// `TxnEnded`.
     pub fn interrupter(&self) -> Result<Interrupter> {
-        let owner = self.own_owner(&mut *self.stay()?);
-        Ok(Interrupter::of(owner, self.id()))
-    }
-
-    /// The transaction as its interrupters know it.
-    fn own_owner(&self, state: &mut State) -> Arc<Owner> {
-        let owner = match (&state.locks, &state.owner) {
-            (Some(locks), _) => locks.owner().clone(),
-            (None, Some(owner)) => owner.clone(),
-            (None, None) => {
-                let locks = self.lock_set(state);
-                let owner = locks.owner().clone();
-                state.spare.locks = Some(locks);
-                owner
-            }
-        };
-        state.owner = Some(owner.clone());
-        state.cancel_in_temporary();
-        owner
+        let owner = self.txn.own_owner(&mut *self.txn.stay()?);
+        Ok(Interrupter::of(owner, self.txn.id()))
     }
 
     /// Makes an interrupter that belongs to no transaction stop this one, from now on until the
@@ -195,24 +183,43 @@ impl Txn {
             let why = "an interrupter of a transaction cannot be set on another one";
             return Err(Error::InvalidArgument(why.into()));
         };
-        let owner = self.own_owner(&mut *self.stay()?);
+        let owner = self.txn.own_owner(&mut *self.txn.stay()?);
         let mut txn = state.txn.lock().unwrap();
         if state.interrupted.load(Ordering::SeqCst) {
-            owner.interrupt(self.id());
+            owner.interrupt(self.txn.id());
         }
-        *txn = Some((owner, self.id()));
+        *txn = Some((owner, self.txn.id()));
         Ok(())
     }
 
     /// Clears the interrupt once the statement has ended. Later interrupts count again.
     pub fn clear_interrupt(&self) {
-        let state = self.state.lock().unwrap();
+        let state = self.txn.state.lock().unwrap();
         state.known().inspect(|owner| owner.clear_interrupt());
     }
 
     /// True if the transaction was interrupted. For loops of the program's own.
     pub fn is_interrupted(&self) -> bool {
-        self.state.lock().unwrap().is_interrupted()
+        self.txn.state.lock().unwrap().is_interrupted()
+    }
+}
+
+impl Txn {
+    /// The transaction as its interrupters know it.
+    fn own_owner(&self, state: &mut State) -> Arc<Owner> {
+        let owner = match (&state.locks, &state.owner) {
+            (Some(locks), _) => locks.owner().clone(),
+            (None, Some(owner)) => owner.clone(),
+            (None, None) => {
+                let locks = self.lock_set(state);
+                let owner = locks.owner().clone();
+                state.spare.locks = Some(locks);
+                owner
+            }
+        };
+        state.owner = Some(owner.clone());
+        state.cancel_in_temporary();
+        owner
     }
 }
 

@@ -31,8 +31,8 @@ impl Db {
     /// assert!(db.transactions().is_empty());
     /// reader.get(&tree, b"key")?;
     /// let live = db.transactions();
-    /// assert_eq!((live[0].id, live[0].locks), (reader.id(), None));
-    /// assert_eq!(live[0].snapshot.map(|(at, _)| at), reader.snapshot_seqno());
+    /// assert_eq!((live[0].id, live[0].locks), (reader.control().id(), None));
+    /// assert_eq!(live[0].snapshot.map(|(at, _)| at), reader.control().snapshot_seqno());
     /// # drop((reader, tree));
     /// # db.close()
     /// # }

@@ -19,7 +19,7 @@ use crate::{
     types::KeyStart,
 };
 
-use super::Txn;
+use super::TxnControl;
 
 /// Number of entries of a transaction that are searched, newest first.
 const LOOKED_AT: usize = 4096;
@@ -65,19 +65,19 @@ impl Db {
     }
 }
 
-impl Txn {
+impl TxnControl<'_> {
     /// Returns up to `max` locks that the transaction holds, and how many more there are: trees,
     /// gaps, then rows in the order in which they were locked. Otherwise as [`Db::locks`].
     ///
     /// # Errors
     /// `TxnEnded`.
     pub fn locks(&self, max: usize) -> Result<HeldLocks> {
-        let state = self.stay()?;
-        let table = &self.shared.locking.table;
+        let state = self.txn.stay()?;
+        let table = &self.txn.shared.locking.table;
         let mut held =
             state.locks.as_ref().map_or_else(HeldLocks::default, |locks| table.held_by(locks, max));
-        for tree in self.shared.name_trees(&mut held.locks) {
-            tell_keys(&mut held.locks, tree, std::slice::from_ref(&self.buffer.live));
+        for tree in self.txn.shared.name_trees(&mut held.locks) {
+            tell_keys(&mut held.locks, tree, std::slice::from_ref(&self.txn.buffer.live));
         }
         Ok(held)
     }

@@ -27,7 +27,9 @@
 //! | `temporary/` | temporary trees of a session |
 //! | `spill.rs` | spills of a transaction: their locks, their commit |
 //! | `end.rs` | commit, rollback |
-//! | `savepoint.rs` | savepoints and statements: partial rollback |
+//! | `savepoint.rs` | savepoints: partial rollback |
+//! | `statement.rs` | statements of a server |
+//! | `control.rs` | what a server observes and controls of a transaction |
 //! | `interrupt.rs` | cancellation from another thread |
 //! | `live_txns.rs` | lists holders of locks and of snapshots |
 //! | `lock_report.rs` | lists held locks |
@@ -61,6 +63,7 @@ mod end;
 mod autonomous;
 #[cfg(all(test, not(shuttle)))]
 mod conflicts;
+mod control;
 mod count;
 mod estimate;
 mod interrupt;
@@ -82,6 +85,7 @@ mod read_many;
 mod row;
 mod savepoint;
 mod spill;
+mod statement;
 mod temporary;
 #[cfg(all(test, not(shuttle)))]
 mod timeouts;
@@ -91,7 +95,7 @@ mod write_buffer;
 use std::{cell::OnceCell, time::Duration};
 
 use crate::{
-    Error, Result, Seqno, TreeId,
+    Error, Result, TreeId,
     catalog::TreeEntry,
     db::{Db, Tree, batch::check_key, striped_handle::StripedHandle},
     pipeline::Paced,
@@ -102,6 +106,7 @@ use crate::{
     version::SnapshotState,
 };
 
+pub use control::TxnControl;
 pub use cursor::TxnCursor;
 pub use interrupt::Interrupter;
 use options::Meeting;
@@ -114,9 +119,10 @@ pub use read_as::{ReadOptions, RowRead, Sees};
 pub use read_many::ManyRows;
 pub(crate) use row::RowCall;
 use row::RowCalls;
-pub use row::{RowChange, RowConflict, RowEntry};
+pub use row::{RowChange, RowConflict, RowEntry, RowWriter};
 pub use savepoint::Savepoint;
 pub(super) use spill::rows_beyond_memory;
+pub use statement::Statement;
 use temporary::TemporaryUse;
 pub use temporary::{TemporaryCursor, TemporaryEntry, TemporaryTree};
 pub use tree_lock::TreeLock;
@@ -129,6 +135,9 @@ use write_buffer::{BufferState, WriteBuffer};
 /// [`Error::Deadlock`] and [`Error::Conflict`] end it at once, as does an error that prevents a
 /// large one from being spilled ([`Error::Full`], an I/O error): it is rolled back, and its other
 /// calls fail with [`Error::TxnEnded`].
+///
+/// The calls that only a SQL engine or another server needs are behind
+/// [`statement`](Self::statement), [`row_writer`](Self::row_writer) and [`control`](Self::control).
 ///
 /// ```
 /// # fn main() -> frond::Result<()> {
@@ -178,7 +187,7 @@ struct State {
     lock_timeout: Option<Duration>,
     /// Whether it was paced before its first lock.
     is_paced: bool,
-    /// The owner that interrupts reach while it has no locks, set by [`Txn::interrupter`].
+    /// The owner that interrupts reach while it has no locks, set by [`TxnControl::interrupter`].
     owner: Option<Arc<Owner>>,
     /// The result of the last locking read.
     seen: Seen,
@@ -412,29 +421,17 @@ impl Txn {
         Err(Error::Conflict { tree: tree.name(), key: key.to_vec() })
     }
 
-    /// The transaction's id in lock reports.
-    pub fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         self.buffer.live.number()
     }
 
-    /// The isolation level.
-    pub fn isolation(&self) -> Isolation {
-        self.options.isolation
-    }
-
-    /// The last commit that its plain reads see, once it has a snapshot: at the levels that keep
-    /// one, and at `ReadCommitted` for the current statement.
-    pub fn snapshot_seqno(&self) -> Option<Seqno> {
-        self.state.lock().unwrap().snapshot.as_ref().map(|snapshot| snapshot.at)
-    }
-
     /// Number of entries that it would commit.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.buffer.live.lock().len()
     }
 
     /// True if it would commit nothing.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }

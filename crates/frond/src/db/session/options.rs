@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Isolation {
     /// Each call sees what was committed when it started. If the program marks the start of its
-    /// statements ([`Txn::begin_statement`](super::Txn::begin_statement)), all plain reads of a
+    /// statements ([`Txn::statement`](super::Txn::statement)), all plain reads of a
     /// statement see what was committed when the first of them started.
     ReadCommitted,
     /// Plain reads see what was committed when the first of them started; writes and locking reads

@@ -83,7 +83,7 @@ fn successive_statements_leave_few_pieces() {
     let txn = db.begin(TxnOptions::default()).unwrap();
     let mut most = 0;
     for statement in 0..60u32 {
-        txn.begin_statement().unwrap();
+        txn.statement().begin().unwrap();
         let mut scan = txn.scan(&tree, ..).unwrap();
         for row in 0..100u32 {
             let met = scan.next().unwrap().map(|(key, _)| number(key));

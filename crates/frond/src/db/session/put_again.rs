@@ -60,7 +60,7 @@ fn pieces(txn: &Txn) -> (usize, u64) {
 fn a_statement_skips_rows_put_again(apart: u32) {
     let (db, tree) = small_store();
     let txn = db.begin(TxnOptions::default()).unwrap();
-    txn.begin_statement().unwrap();
+    txn.statement().begin().unwrap();
     change(&txn, &tree, (0, 60), apart);
     let savepoint = txn.savepoint().unwrap();
     change(&txn, &tree, (60, ROWS), apart);
@@ -70,7 +70,7 @@ fn a_statement_skips_rows_put_again(apart: u32) {
     must_scan(&txn, &tree, &left(60));
     // The next statement sees the current rows, and what was remembered for the last one is
     // dropped.
-    txn.begin_statement().unwrap();
+    txn.statement().begin().unwrap();
     let now = rest(&mut txn.scan(&tree, ..).unwrap(), true);
     assert_eq!(now.len() as u32, ROWS + 60 + apart);
     assert_eq!(now[0], (0, b"again".to_vec()));
@@ -125,7 +125,7 @@ fn deletions_are_remembered_only_if_a_scan_may_need_them() {
         let (db, tree) = small_store();
         let txn = db.begin(TxnOptions::default()).unwrap();
         if has_statement {
-            txn.begin_statement().unwrap();
+            txn.statement().begin().unwrap();
         }
         change(&txn, &tree, (0, ROWS), 0);
         let (count, remembered) = pieces(&txn);

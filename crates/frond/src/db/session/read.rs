@@ -1,10 +1,10 @@
 //! Reads of one row: committed data, overlaid with the transaction's own writes.
 
 use crate::{
-    Error, Result, Seqno, TreeId,
+    Result, TreeId,
     block::columnar::ColumnSelection,
     db::{
-        Projection, Shared, Snapshot, Tree,
+        Shared, Snapshot, Tree,
         read::{Messages, View, in_key_order},
     },
     sync::Arc,
@@ -66,45 +66,6 @@ impl Txn {
         self.lock_row(&mut state, (tree.entry.id, key), RowMode::Shared, IfLocked::Wait.into())?;
         tree.entry.check()?;
         self.read_shown(&mut state, tree, key, At::Latest, value)
-    }
-
-    /// Reads parts of a value, as [`Tree::get_projected`](crate::Tree::get_projected) does: false,
-    /// with an empty buffer, if there is no such key. Rows that are read under locks, or in a tree
-    /// to which the transaction has written, are read whole and cut.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree,
-    /// or if the projection is for a tree with other layouts.
-    pub fn get_projected(
-        &self,
-        tree: &Tree,
-        key: impl AsRef<[u8]>,
-        projection: &Projection,
-        value: &mut Vec<u8>,
-    ) -> Result<bool> {
-        self.get_plain_projected(tree, key.as_ref(), projection, value)
-    }
-
-    fn get_plain_projected(
-        &self,
-        tree: &Tree,
-        key: &[u8],
-        projection: &Projection,
-        value: &mut Vec<u8>,
-    ) -> Result<bool> {
-        projection.check(tree.schema.as_ref())?;
-        let mut state = self.enter(tree, key)?;
-        if self.locks_all() || self.has_written_to(&state, tree) {
-            drop(state);
-            let found = self.get_into(tree, key, value)?;
-            if found && let Err(misfit) = projection.keep(Some(&tree.entry), value) {
-                value.clear();
-                return Err(misfit);
-            }
-            return Ok(found);
-        }
-        let view = self.view(&mut state, tree, Sees::AsLevel)?;
-        view.get_projected(&tree.entry, key, projection, value)
     }
 
     /// True if some of the tree's rows may be the transaction's own.
@@ -308,31 +269,6 @@ impl Txn {
         snapshot
     }
 
-    /// Takes the snapshot for plain reads now instead of with the first of them. It includes all
-    /// commits that have their place in the order, even those that are not visible yet. It does not
-    /// wait, so that a server can call it where it blocks commits; the first read waits until all
-    /// of them are visible. Returns the last commit that it shows. A transaction that has a
-    /// snapshot keeps it.
-    ///
-    /// # Errors
-    /// `InvalidArgument` at `ReadCommitted` and `Serializable`, which have no snapshot; `TxnEnded`,
-    /// `Interrupted`.
-    pub fn take_snapshot(&self) -> Result<Seqno> {
-        let mut state = self.go_on()?;
-        if !matches!(self.options.isolation, Isolation::RepeatableRead | Isolation::Snapshot) {
-            let why = "a transaction of this level has no snapshot";
-            return Err(Error::InvalidArgument(why.into()));
-        }
-        let engine = &self.shared.engine;
-        if state.snapshot.is_none() {
-            let last = engine.enter().last();
-            // What became visible meanwhile may be in trees already.
-            let at = || last.max(engine.sequencer.visible());
-            state.snapshot = Some(engine.snapshots.register_for(self.reader(), at));
-        }
-        Ok(state.snapshot.as_ref().map_or(Seqno(0), |snapshot| snapshot.at))
-    }
-
     /// The values of many keys, in the order of the keys, all at one snapshot; they are looked up
     /// in key order, so that neighbours find their blocks in the cache. At `Serializable` each is
     /// locked shared, and is the newest.
@@ -349,14 +285,14 @@ impl Txn {
             return in_key_order(keys, |key| self.get(tree, key));
         }
         let mut rows = ManyRows::default();
-        self.get_many_into(tree, keys, &ReadOptions::default(), &mut rows)?;
+        rows.read(self, tree, keys, &ReadOptions::default())?;
         Ok((0..rows.len()).map(|row| rows.get(row).map(<[u8]>::to_vec)).collect())
     }
 }
 
 impl Txn {
     /// How the snapshot registry identifies the transaction.
-    fn reader(&self) -> Reader {
+    pub(super) fn reader(&self) -> Reader {
         Reader { id: self.id(), tag: self.options.tag }
     }
 

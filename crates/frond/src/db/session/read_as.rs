@@ -48,7 +48,8 @@ pub struct ReadOptions<'p> {
     /// `Some(Duration::MAX)` means no limit, `None`: as the options say.
     pub wait: Option<Duration>,
     /// Groups what it locks with what the last locking read has locked, so that
-    /// [`Txn::unlock_last`] releases both. Meant for the row that an index entry names.
+    /// [`TxnControl::unlock_last`](super::TxnControl::unlock_last) releases both. Meant for the row
+    /// that an index entry names.
     pub with_last: bool,
     /// Only these parts of values.
     pub projection: Option<&'p Projection>,
@@ -71,6 +72,25 @@ impl RowRead {
     /// The value, or `None` if the row does not exist.
     pub fn into_value(self) -> Option<Vec<u8>> {
         self.exists.then_some(self.value)
+    }
+
+    /// Reads another row into this one, whose memory is reused. Otherwise like [`Txn::get_with`].
+    ///
+    /// # Errors
+    /// As [`Txn::get_with`]; then the row is empty.
+    pub fn read(
+        &mut self,
+        txn: &Txn,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions<'_>,
+    ) -> Result<()> {
+        let read = txn.read_as(tree, key.as_ref(), options, self);
+        if read.is_err() {
+            (self.exists, self.locked) = (false, false);
+            self.value.clear();
+        }
+        read
     }
 }
 
@@ -106,7 +126,8 @@ impl<'p> ReadOptions<'p> {
     }
 
     /// Groups what it locks with what the last locking read has locked, so that
-    /// [`Txn::unlock_last`] releases both. Meant for the row that an index entry names.
+    /// [`TxnControl::unlock_last`](super::TxnControl::unlock_last) releases both. Meant for the row
+    /// that an index entry names.
     pub fn with_last(mut self, with_last: bool) -> Self {
         self.with_last = with_last;
         self
@@ -157,28 +178,8 @@ impl Txn {
     ) -> Result<RowRead> {
         let key = key.as_ref();
         let mut row = RowRead::default();
-        self.get_with_into(tree, key, options, &mut row)?;
+        row.read(self, tree, key, options)?;
         Ok(row)
-    }
-
-    /// Reads one row, like [`get_with`](Self::get_with), into a row whose memory is reused.
-    ///
-    /// # Errors
-    /// As [`get_with`](Self::get_with); then the row is empty.
-    pub fn get_with_into(
-        &self,
-        tree: &Tree,
-        key: impl AsRef<[u8]>,
-        options: &ReadOptions<'_>,
-        row: &mut RowRead,
-    ) -> Result<()> {
-        let key = key.as_ref();
-        let read = self.read_as(tree, key, options, row);
-        if read.is_err() {
-            (row.exists, row.locked) = (false, false);
-            row.value.clear();
-        }
-        read
     }
 
     fn read_as(
@@ -236,7 +237,7 @@ impl Txn {
         options: &ReadOptions<'_>,
     ) -> Result<Vec<RowRead>> {
         let mut rows = ManyRows::default();
-        self.get_many_into(tree, keys, options, &mut rows)?;
+        rows.read(self, tree, keys, options)?;
         let row = |number| {
             let value = rows.get(number);
             let (exists, locked) = (value.is_some(), rows.is_locked(number));

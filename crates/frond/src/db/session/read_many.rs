@@ -65,6 +65,25 @@ impl ManyRows {
         self.bytes
     }
 
+    /// Reads other rows into these, whose memory is reused. Otherwise like [`Txn::get_many_with`].
+    ///
+    /// # Errors
+    /// As [`Txn::get_many_with`]; then there are no rows.
+    pub fn read<K: AsRef<[u8]>>(
+        &mut self,
+        txn: &Txn,
+        tree: &Tree,
+        keys: &[K],
+        options: &ReadOptions<'_>,
+    ) -> Result<()> {
+        self.begin(keys.len());
+        let read = txn.read_all(tree, keys, options, self);
+        if read.is_err() {
+            self.begin(0);
+        }
+        read
+    }
+
     fn begin(&mut self, rows: usize) {
         self.bytes.clear();
         self.rows.clear();
@@ -89,26 +108,6 @@ struct Open<'k> {
 }
 
 impl Txn {
-    /// Reads many rows, like [`get_many_with`](Self::get_many_with), into rows whose memory is
-    /// reused.
-    ///
-    /// # Errors
-    /// As [`get_many_with`](Self::get_many_with); then there are no rows.
-    pub fn get_many_into<K: AsRef<[u8]>>(
-        &self,
-        tree: &Tree,
-        keys: &[K],
-        options: &ReadOptions<'_>,
-        rows: &mut ManyRows,
-    ) -> Result<()> {
-        rows.begin(keys.len());
-        let read = self.read_all(tree, keys, options, rows);
-        if read.is_err() {
-            rows.begin(0);
-        }
-        read
-    }
-
     fn read_all<K: AsRef<[u8]>>(
         &self,
         tree: &Tree,

@@ -44,7 +44,7 @@ pub struct RowEntry<'a> {
     /// it contains a number that only [`reserve`](Tree::reserve) gives out. A number that others
     /// may also choose themselves does not qualify, even if it was just reserved. If this is the
     /// row's own entry, its entries that are not unique count as absent, too. If the key does
-    /// exist, the consequences are those of [`put_absent`](Txn::put_absent).
+    /// exist, the consequences are those of [`put_absent`](RowWriter::put_absent).
     pub absent: bool,
 }
 
@@ -90,7 +90,16 @@ pub struct RowConflict {
     pub value: Vec<u8>,
 }
 
-impl Txn {
+/// Writes of a program that keeps indexes and sequences itself ([`Txn::row_writer`]): rows with all
+/// their entries, and writes whose checks the program has already made.
+///
+/// A [`Table`](crate::Table) does this for its rows by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct RowWriter<'t> {
+    pub(super) txn: &'t Txn,
+}
+
+impl RowWriter<'_> {
     /// Inserts a row. If one of its unique entries exists already, returns the first such entry and
     /// its value, leaves that entry locked by `lock`, and writes nothing.
     ///
@@ -115,8 +124,8 @@ impl Txn {
     ///     })
     /// };
     /// let txn = db.begin(Default::default())?;
-    /// assert_eq!(txn.insert_row(&entries(b"1"), RowLock::Exclusive)?, None);
-    /// let conflict = txn.insert_row(&entries(b"2"), RowLock::Exclusive)?;
+    /// assert_eq!(txn.row_writer().insert(&entries(b"1"), RowLock::Exclusive)?, None);
+    /// let conflict = txn.row_writer().insert(&entries(b"2"), RowLock::Exclusive)?;
     /// let conflict = conflict.expect("the mail is taken");
     /// assert_eq!((conflict.index, &conflict.value[..]), (1, &b"1"[..]));
     /// txn.commit()?;
@@ -125,20 +134,17 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// As [`put`](Self::put).
-    pub fn insert_row(
-        &self,
-        entries: &[RowEntry<'_>],
-        lock: RowLock,
-    ) -> Result<Option<RowConflict>> {
-        if self.insert_new_row(entries)? {
+    /// As [`Txn::put`].
+    pub fn insert(&self, entries: &[RowEntry<'_>], lock: RowLock) -> Result<Option<RowConflict>> {
+        let txn = self.txn;
+        if txn.insert_new_row(entries)? {
             return Ok(None);
         }
-        self.or_nothing(|| {
-            if let Some(conflict) = self.look_for_all(entries, lock)? {
+        txn.or_nothing(|| {
+            if let Some(conflict) = txn.look_for_all(entries, lock)? {
                 return Ok(Some(conflict));
             }
-            let follows = self.absent_with(entries)?;
+            let follows = txn.absent_with(entries)?;
             for (index, entry) in entries.iter().enumerate() {
                 let RowEntry { tree, key, value, unique, absent } = *entry;
                 let absent = match unique {
@@ -146,12 +152,45 @@ impl Txn {
                     true => Absent::Proven,
                     false => follows,
                 };
-                if let Some(conflict) = self.put_entry((index, tree), (key, value), absent, lock)? {
+                if let Some(conflict) = txn.put_entry((index, tree), (key, value), absent, lock)? {
                     return Ok(Some(conflict));
                 }
             }
             Ok(None)
         })
+    }
+
+    /// Changes a row: entries whose key stays get their new value, others move to another key, are
+    /// added or removed. If a unique one moves to a key that exists already, nothing is written, as
+    /// with [`insert`](Self::insert). Pass only what changes. Removed entries are not
+    /// checked: `old` must be what exists.
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn update(&self, changes: &[RowChange<'_>], lock: RowLock) -> Result<Option<RowConflict>> {
+        self.txn.change_row(changes, lock, (0, 0))
+    }
+
+    /// Deletes all entries of a row, given by tree and key. They are not checked: they must be what
+    /// exists.
+    ///
+    /// # Errors
+    /// As [`Txn::put`]; nothing was done.
+    pub fn delete(&self, entries: &[(&Tree, &[u8])]) -> Result<()> {
+        let txn = self.txn;
+        txn.or_nothing(|| {
+            let there = Absent::Not;
+            entries.iter().try_for_each(|(tree, key)| txn.delete_checked(tree, key, there))?;
+            Ok(None)
+        })
+        .map(drop)
+    }
+}
+
+impl Txn {
+    /// Writes for a program that keeps indexes and sequences itself.
+    pub fn row_writer(&self) -> RowWriter<'_> {
+        RowWriter { txn: self }
     }
 
     /// The first of the entries that must be absent and is not.
@@ -175,22 +214,7 @@ impl Txn {
         }
     }
 
-    /// Changes a row: entries whose key stays get their new value, others move to another key, are
-    /// added or removed. If a unique one moves to a key that exists already, nothing is written, as
-    /// with [`insert_row`](Self::insert_row). Pass only what changes. Removed entries are not
-    /// checked: `old` must be what exists.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
-    pub fn update_row(
-        &self,
-        changes: &[RowChange<'_>],
-        lock: RowLock,
-    ) -> Result<Option<RowConflict>> {
-        self.change_row(changes, lock, (0, 0))
-    }
-
-    /// Changes a row, like [`update_row`](Self::update_row). The caller has checked the first
+    /// Changes a row, like [`RowWriter::update`]. The caller has checked the first
     /// `looked` unique entries within the same row call ([`in_row_call`](Self::in_row_call)): they
     /// are absent, and locked. The first `new` changes belong to a new row, starting with its own
     /// entry.
@@ -248,37 +272,6 @@ impl Txn {
         })
     }
 
-    /// Deletes all entries of a row, given by tree and key. They are not checked: they must be what
-    /// exists.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put); nothing was done.
-    pub fn delete_row(&self, entries: &[(&Tree, &[u8])]) -> Result<()> {
-        self.or_nothing(|| {
-            let there = Absent::Not;
-            entries.iter().try_for_each(|(tree, key)| self.delete_checked(tree, key, there))?;
-            Ok(None)
-        })
-        .map(drop)
-    }
-
-    /// Releases what the last locking read newly locked, or by which it strengthened a lock: the
-    /// row, or the row that a cursor returned last together with the index entry that named it
-    /// ([`ReadOptions::with_last`](super::ReadOptions::with_last)), or all rows of a call that read
-    /// many. Meant for rows that a statement has read and does not want, not for rows on which it
-    /// based a decision. Gaps that a scan has locked stay.
-    ///
-    /// # Errors
-    /// `TxnEnded`.
-    pub fn unlock_last(&self) -> Result<()> {
-        let mut state = self.stay()?;
-        if let Some(locks) = &mut state.locks {
-            self.shared.locking.table.unlock_last(locks);
-        }
-        state.seen.forget();
-        Ok(())
-    }
-
     /// The value of a key that should be absent, locked as requested; if it is absent, it is locked
     /// exclusively.
     fn look_for(&self, tree: &Tree, key: &[u8], lock: RowLock) -> Result<Option<Vec<u8>>> {
@@ -292,7 +285,7 @@ impl Txn {
             // block each other.
             match self.get_locked(tree, key, RowLock::Exclusive, meet) {
                 Ok(None) => return Ok(None),
-                Ok(Some(_)) => self.unlock_last()?,
+                Ok(Some(_)) => self.control().unlock_last()?,
                 Err(Error::LockBusy { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -301,7 +294,7 @@ impl Txn {
             if found.is_some() {
                 return Ok(found);
             }
-            self.unlock_last()?;
+            self.control().unlock_last()?;
             meet = IfLocked::Wait;
         }
     }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 use super::{
-    IfLocked, Seen, State, Txn,
+    IfLocked, RowWriter, Seen, State, Txn,
     write_buffer::{Absent, RowWrite, Written},
 };
 
@@ -48,23 +48,6 @@ impl Txn {
                 Err(Error::DuplicateKey(Duplicate::Row { tree: tree.name(), key: key.to_vec() }))
             }
         }
-    }
-
-    /// Sets the value of a key that the program knows to be absent, without a check: for example, a
-    /// row with a number that was just [reserved](crate::Tree::reserve), or an index entry of such
-    /// a row. A later delete of it then costs the store nothing, and the tree's row count stays
-    /// exact. If the key did exist, a later delete may bring the older value back: if in doubt, use
-    /// [`insert`](Self::insert).
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
-    pub fn put_absent(
-        &self,
-        tree: &Tree,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.put_checked(tree, key.as_ref(), value.as_ref(), Absent::Follows).map(drop)
     }
 
     pub(super) fn put_checked(
@@ -300,6 +283,25 @@ impl Txn {
         let passed =
             self.shared.locking.table.before_insert(locks, tree.entry.id, key, mark, wait_policy);
         passed.map_err(|denied| self.denied(state, denied))
+    }
+}
+
+impl RowWriter<'_> {
+    /// Sets the value of a key that the program knows to be absent, without a check: for example, a
+    /// row with a number that was just [reserved](crate::Tree::reserve), or an index entry of such
+    /// a row. A later delete of it then costs the store nothing, and the tree's row count stays
+    /// exact. If the key did exist, a later delete may bring the older value back: if in doubt, use
+    /// [`Txn::insert`].
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn put_absent(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.txn.put_checked(tree, key.as_ref(), value.as_ref(), Absent::Follows).map(drop)
     }
 }
 

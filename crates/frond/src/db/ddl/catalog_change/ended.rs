@@ -180,10 +180,6 @@ fn in_txns(db: &Db, tree: &Tree, given: Option<&dyn Fn(Isolation, bool) -> Txn>)
     type Way<'a> = (&'a str, Box<dyn Fn(&Txn) -> Result<u64> + 'a>);
     let plain: Vec<Way<'_>> = vec![
         ("get", Box::new(|txn| one(txn.get(tree, &[3])))),
-        (
-            "get_projected",
-            Box::new(|txn| one(txn.get_projected(tree, &[3], &parts, &mut Vec::new()).map(some))),
-        ),
         ("get_many", Box::new(|txn| all(txn.get_many(tree, &keys())))),
         ("get_with", Box::new(|txn| read(txn, &Default::default()))),
         ("get_with, the newest", Box::new(|txn| read(txn, &newest))),

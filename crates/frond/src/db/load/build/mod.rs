@@ -57,8 +57,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// drop then stays a leftover.
 const PAUSES_AT_END: u32 = 100;
 
-/// A running index build: see [`Db::build_indexes`]. Dropping it abandons the build and leaves
-/// nothing behind.
+/// A running index build: see [`Db::build_indexes`]. Dropping it abandons the build, which
+/// reports no errors: the trees of a build have no public name, and those that cannot be dropped
+/// now are dropped later.
 pub struct IndexBuild {
     db: Db,
     base: Tree,

@@ -60,7 +60,7 @@ struct Row {
 impl Txn {
     /// A cursor over a range of keys, before its first row. It sees what the transaction's level
     /// shows, and the transaction's own writes from before the scan, or from before its
-    /// [statement](Self::begin_statement); rows that the transaction deletes meanwhile are skipped.
+    /// [statement](Self::statement); rows that the transaction deletes meanwhile are skipped.
     /// It locks nothing, except at level `Serializable`, where it locks rows shared.
     ///
     /// ```

@@ -55,7 +55,7 @@ impl Txn {
     /// for every write.
     ///
     /// # Errors
-    /// As [`insert_row`](Self::insert_row); nothing was done.
+    /// As [`RowWriter::insert`](super::RowWriter::insert); nothing was done.
     pub(super) fn insert_new_row(&self, entries: &[RowEntry<'_>]) -> Result<bool> {
         if !self.may_be_in_one_step(entries) {
             return Ok(false);

@@ -46,7 +46,7 @@ impl Table {
             entry(&self.rows, &key[..], true, absent),
             entry(&self.groups, &in_group[..], false, false),
         ];
-        assert_eq!(txn.insert_row(&entries, lock)?, None);
+        assert_eq!(txn.row_writer().insert(&entries, lock)?, None);
         Ok(())
     }
 
@@ -123,7 +123,7 @@ fn a_transaction_is_paced_before_its_first_row_lock() {
             false => {
                 let new = Some((&[1][..], &[][..]));
                 let change = RowChange { tree: &table.rows, old: None, new, unique: true };
-                assert_eq!(txn.update_row(&[change], lock).unwrap(), None);
+                assert_eq!(txn.row_writer().update(&[change], lock).unwrap(), None);
             }
         }
         assert_eq!(slowed(&table), 1, "in one step: {in_one_step}, {lock:?}");

@@ -121,15 +121,17 @@ impl Prepared {
 }
 
 impl Db {
-    /// All in-doubt transactions, ordered by name, including those attached to a session.
+    /// Lists all in-doubt transactions, ordered by name, including those attached to a session.
+    /// A coordinator that recovers asks [`take_recovered`](Self::take_recovered) instead.
     pub fn prepared(&self) -> Vec<PreparedInfo> {
         self.shared.sessions.prepared.list()
     }
 
-    /// The in-doubt transactions that existed when the store was opened and that this call has not
-    /// returned before. Each is listed once, so that a coordinator that asks repeatedly comes to an
-    /// end.
-    pub fn recover_prepared(&self) -> Vec<PreparedInfo> {
+    /// Takes the in-doubt transactions that existed when the store was opened from a list of those
+    /// to be recovered: no later call returns them again, so that a coordinator that asks
+    /// repeatedly comes to an end. They stay in doubt, and [`prepared`](Self::prepared) lists them
+    /// until they are decided.
+    pub fn take_recovered(&self) -> Vec<PreparedInfo> {
         self.shared.sessions.prepared.unlisted()
     }
 

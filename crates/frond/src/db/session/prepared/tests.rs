@@ -226,7 +226,7 @@ fn rows_locked_but_not_written_are_released() {
     // A row that is undone with its call: its other entry is not new.
     let entry = |tree, key, unique| RowEntry { tree, key, value: b"new", unique, absent: false };
     let entries = [entry(&tree, b"new", true), entry(&index, b"taken", true)];
-    assert!(txn.insert_row(&entries, RowLock::Exclusive).unwrap().is_some());
+    assert!(txn.row_writer().insert(&entries, RowLock::Exclusive).unwrap().is_some());
     txn.prepare(&xid()).unwrap().detach();
     let other = db.begin(TxnOptions::new().isolation(isolation)).unwrap();
     let is_locked = |tree: &Tree, key: &[u8]| {

@@ -30,7 +30,7 @@ short_debug!(TemporaryCursor<'_>, "TemporaryCursor", |cursor| cursor.held.tree.i
 impl TemporaryTree {
     /// A cursor over a range of keys, before its first row. It sees what was written before it, or
     /// before the current statement of the writing transaction
-    /// ([`begin_statement`](crate::Txn::begin_statement)); rows that are deleted meanwhile are
+    /// ([`Txn::statement`](crate::Txn::statement)); rows that are deleted meanwhile are
     /// skipped.
     ///
     /// # Errors

@@ -8,7 +8,7 @@
 use crate::{
     Result,
     db::session::{
-        RowConflict, Txn,
+        RowConflict, RowWriter,
         write_buffer::{Absent, Written},
     },
     sync::Arc,
@@ -29,11 +29,11 @@ pub struct TemporaryEntry<'r> {
     pub unique: bool,
 }
 
-impl Txn {
+impl RowWriter<'_> {
     /// Inserts a row into temporary trees: all its entries, or none. If one of the unique entries
     /// exists already, returns the first such entry and its value. The row's own entry must come
     /// first: if it is unique, entries that are not unique are taken to be absent with it, as by
-    /// [`insert_row`](Txn::insert_row).
+    /// [`insert`](RowWriter::insert).
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -50,8 +50,8 @@ impl Txn {
     ///         TemporaryEntry { tree: &names, key: b"anna", value: id, unique: true },
     ///     ]
     /// };
-    /// assert_eq!(txn.insert_temporary_row(&row(b"1"))?, None);
-    /// let conflict = txn.insert_temporary_row(&row(b"2"))?.unwrap();
+    /// assert_eq!(txn.row_writer().insert_temporary(&row(b"1"))?, None);
+    /// let conflict = txn.row_writer().insert_temporary(&row(b"2"))?.unwrap();
     /// assert_eq!((conflict.index, &conflict.value[..]), (1, &b"1"[..]));
     /// assert_eq!(rows.get(b"2")?, None);
     /// # drop(txn); drop((rows, names));
@@ -61,11 +61,8 @@ impl Txn {
     ///
     /// # Errors
     /// As [`TemporaryTree::put`].
-    pub fn insert_temporary_row(
-        &self,
-        entries: &[TemporaryEntry<'_>],
-    ) -> Result<Option<RowConflict>> {
-        entries.iter().try_for_each(|entry| entry.tree.enroll(self))?;
+    pub fn insert_temporary(&self, entries: &[TemporaryEntry<'_>]) -> Result<Option<RowConflict>> {
+        entries.iter().try_for_each(|entry| entry.tree.enroll(self.txn))?;
         for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.unique) {
             if let Some(value) = entry.tree.get(entry.key)? {
                 return Ok(Some(RowConflict { index, value }));

@@ -47,7 +47,8 @@ impl TemporaryTree {
     }
 
     /// Sets the value of a key that the program knows to be absent, without a check, as
-    /// [`Txn::put_absent`] does: the row count stays exact.
+    /// [`RowWriter::put_absent`](crate::transaction::RowWriter::put_absent) does: the row count
+    /// stays exact.
     ///
     /// # Errors
     /// As [`put`](Self::put).
