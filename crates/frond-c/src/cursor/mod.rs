@@ -36,6 +36,8 @@ pub struct frond_cursor {
     /// The direction of the batch and the error found after its last row; the next call in this
     /// direction returns it.
     met: Option<(bool, frond::Error)>,
+    /// The walk has looked for a row after the last one of the batch, and has met the end.
+    met_end: bool,
 }
 
 impl frond_cursor {
@@ -109,6 +111,7 @@ impl frond_cursor {
             next_rows: FIRST_ROWS,
             locks,
             met: None,
+            met_end: false,
         }
     }
 
@@ -116,7 +119,8 @@ impl frond_cursor {
     /// error that ended the transaction is returned at once, because those rows are no longer
     /// locked.
     fn fetch(&mut self, forward: bool, wanted: usize) -> Done {
-        let Self { walk, batch, next_rows, locks, met, .. } = self;
+        self.return_from_end(forward);
+        let Self { walk, batch, next_rows, locks, met, met_end, .. } = self;
         batch.clear();
         self.forward = forward;
         // An error found in the other direction is dropped: it lies beyond rows already returned.
@@ -147,7 +151,10 @@ impl frond_cursor {
         while places.len() < count && memory.len() < BATCH_BYTES {
             match walk.step(forward, |key, value| Place::put(memory, key, value)) {
                 Ok(Some(place)) => places.push(place),
-                Ok(None) => break,
+                Ok(None) => {
+                    *met_end = !places.is_empty();
+                    break;
+                }
                 Err(error) if places.is_empty() || walk.is_over() => {
                     places.clear();
                     return Err(error.into());
@@ -164,6 +171,20 @@ impl frond_cursor {
 }
 
 impl frond_cursor {
+    /// Moves the walk from the end that it has met back to the batch's last row, before it turns
+    /// around.
+    fn return_from_end(&mut self, forward: bool) {
+        if !std::mem::take(&mut self.met_end) || forward == self.forward {
+            return;
+        }
+        let last = self.batch.rows().len().checked_sub(1);
+        if let Some(key) = last.and_then(|last| self.batch.key(last, self.forward)) {
+            // A position is below its key: for a walk upwards, it must be above that of the row.
+            let above = if forward { [key, &[0]].concat() } else { key.to_vec() };
+            self.walk.seek(Seek::Key(&above));
+        }
+    }
+
     /// Locks the last row returned and reads it again; it becomes the only row of the batch.
     fn relock(&mut self, wait: Option<Duration>) -> Done {
         let Self { walk, batch, .. } = self;
@@ -191,7 +212,7 @@ impl frond_cursor {
 
     /// Continues with another range, from its first row.
     fn set_range(&mut self, range: Keys<'_>) -> Done {
-        self.met = None;
+        (self.met, self.met_end) = (None, false);
         self.walk.set_range(range)?;
         self.next_rows = FIRST_ROWS;
         Ok(())
@@ -327,7 +348,7 @@ impl frond_cursor {
     }
 
     fn go(&mut self, to: Seek<'_>) {
-        self.met = None;
+        (self.met, self.met_end) = (None, false);
         self.walk.seek(to);
         self.next_rows = FIRST_ROWS;
     }

@@ -89,6 +89,50 @@ static void places(void)
     frond_cursor_free(cursor);
 }
 
+/* After a batch that has met the end, the cursor is on the batch's last row. Frees the cursor. */
+static void turns(frond_cursor *cursor)
+{
+    frond_rows batch;
+    MUST(frond_cursor_next(cursor, 10, &batch, &error));
+    CHECK(batch.count == 3 && memcmp(batch.rows[2].key, "min", 3) == 0);
+    MUST(frond_cursor_prev(cursor, 1, &batch, &error));
+    CHECK(batch.count == 1 && memcmp(batch.rows[0].key, "max", 3) == 0);
+    MUST(frond_cursor_seek_last(cursor, &error));
+    MUST(frond_cursor_prev(cursor, 10, &batch, &error));
+    CHECK(batch.count == 3 && memcmp(batch.rows[2].key, "all", 3) == 0);
+    MUST(frond_cursor_next(cursor, 10, &batch, &error));
+    CHECK(batch.count == 2 && memcmp(batch.rows[0].key, "max", 3) == 0);
+    GIVES(FROND_NOT_FOUND, frond_cursor_next(cursor, 10, &batch, &error));
+    MUST(frond_cursor_prev(cursor, 1, &batch, &error));
+    CHECK(batch.count == 1 && memcmp(batch.rows[0].key, "min", 3) == 0);
+    frond_cursor_free(cursor);
+}
+
+static void turns_at_the_end(void)
+{
+    frond_cursor *cursor;
+    frond_txn *txn;
+    frond_temporary *own;
+    MUST(frond_scan(tree, NULL, 0, NULL, 0, &cursor, &error));
+    turns(cursor);
+    MUST(frond_txn_begin(db, NULL, &txn, &error));
+    MUST(frond_txn_scan(txn, tree, NULL, 0, NULL, 0, 0, 0, &cursor, &error));
+    turns(cursor);
+    MUST(frond_txn_scan(txn, tree, NULL, 0, NULL, 0, FROND_EXCLUSIVE, 0, &cursor, &error));
+    turns(cursor);
+    MUST(frond_txn_put(txn, tree, "max", 3, "own", 3, &error));
+    MUST(frond_txn_scan(txn, tree, NULL, 0, NULL, 0, 0, 0, &cursor, &error));
+    turns(cursor);
+    MUST(frond_temporary_create(db, NULL, &own, &error));
+    MUST(frond_temporary_put(txn, own, "all", 3, "", 0, &error));
+    MUST(frond_temporary_put(txn, own, "max", 3, "", 0, &error));
+    MUST(frond_temporary_put(txn, own, "min", 3, "", 0, &error));
+    MUST(frond_temporary_scan(own, NULL, 0, NULL, 0, &cursor, &error));
+    turns(cursor);
+    MUST(frond_txn_rollback(txn, &error));
+    frond_temporary_free(own);
+}
+
 /* What a transaction has written counts in its own estimates, and in no others. */
 static void estimates(void)
 {
@@ -725,6 +769,7 @@ int main(int count, char **arguments)
     ensure();
     merges();
     places();
+    turns_at_the_end();
     estimates();
     whole_trees();
     locks();

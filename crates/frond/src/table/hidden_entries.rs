@@ -53,6 +53,8 @@ pub(super) struct Overlaid<'t> {
     snapshot_next: Option<Found>,
     /// The next entry that own writes hide, if it was found.
     hidden_next: Option<Found>,
+    /// What `top` returned in the last step, if that step ended with an entry before it.
+    top_next: Option<Option<Found>>,
     /// Both cursors stand at the position.
     is_placed: bool,
     forward: bool,
@@ -82,6 +84,7 @@ impl<'t> Entries<'t> {
             snapshot: None,
             snapshot_next: None,
             hidden_next: None,
+            top_next: None,
             is_placed: false,
             forward: true,
             position: Position::Low,
@@ -185,7 +188,7 @@ impl Overlaid<'_> {
     /// Positions both cursors to continue from the position in the direction, including the
     /// entries with its key: those that were passed are skipped.
     fn place(&mut self) {
-        (self.snapshot_next, self.hidden_next) = (None, None);
+        (self.snapshot_next, self.hidden_next, self.top_next) = (None, None, None);
         let mut above = self.found.0.clone();
         above.push(0);
         let snapshot = self.snapshot.as_mut().map(|cursor| cursor as &mut dyn Walk);
@@ -212,9 +215,17 @@ impl Overlaid<'_> {
             self.forward = forward;
             self.place();
         }
-        // Unless the step ends with an entry of `top`, `top` is too far.
+        // Until the step has succeeded.
         self.is_placed = false;
-        let mut top = go(&mut self.top, forward)?;
+        let mut top = match self.top_next.take() {
+            // Nothing lies before it either: own deletes do not come back, except by a rollback.
+            Some(top) if self.top.still_gives(top.as_ref().map_or(&[], |(key, _)| key))? => top,
+            Some(_) => {
+                self.place();
+                go(&mut self.top, forward)?
+            }
+            None => go(&mut self.top, forward)?,
+        };
         let mut is_same = false;
         loop {
             is_same |= self.advance_to(top.as_ref())?;
@@ -232,7 +243,7 @@ impl Overlaid<'_> {
                 return Ok(None);
             };
             if !self.has_passed(&found.0, passed) {
-                self.is_placed = !is_first;
+                (self.is_placed, self.top_next) = (true, is_first.then_some(top));
                 (self.found, self.position) = (found, Position::On(passed));
                 return Ok(Some((&self.found.0, &self.found.1)));
             }

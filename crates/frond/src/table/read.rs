@@ -280,7 +280,11 @@ impl TableIndex {
 
     fn look_up(&self, txn: &Txn, extracted: &[u8], locking: Locking) -> Result<Option<Row>> {
         let tree = &self.index.tree;
-        if locking.is_none() && self.own_writes_may_hide(txn) && txn.has_said(tree, extracted)? {
+        if locking.is_none()
+            && self.own_writes_may_hide(txn)
+            && txn.has_touched(tree)
+            && txn.has_said(tree, extracted)?
+        {
             let mut scan = self.scan(txn, extracted..=extracted)?;
             return Ok(scan.next()?.map(|found| (found.key.to_vec(), found.row.to_vec())));
         }

@@ -457,8 +457,10 @@ fn a_timeout_names_a_holder_of_the_same_thread() {
         batch.put(tree, b"1", b"12").unwrap();
         db.commit(&mut batch).unwrap_err().to_string()
     };
-    let own =
-        format!("transaction {}, which this thread itself began: commit it", holder.control().id());
+    let own = format!(
+        "transaction {}, which began on this thread: if it is still open here, commit it or drop it first",
+        holder.control().id()
+    );
     let error = waits();
     assert!(error.starts_with("FRD-1101 ") && error.contains(&own), "{error}");
     // Also without any wait, and for another transaction.

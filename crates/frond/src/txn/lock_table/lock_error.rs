@@ -123,7 +123,8 @@ impl LockError {
         let Some(id) = self.holder else { return "another transaction".into() };
         match self.is_of_this_thread && self.reason == Reason::Timeout {
             true => format!(
-                "transaction {id}, which this thread itself began: commit it or drop it first"
+                "transaction {id}, which began on this thread: if it is still open here, commit it or \
+                 drop it first"
             ),
             false => format!("transaction {id}"),
         }

@@ -149,8 +149,15 @@ impl WriteSet {
     /// Removes the entries of these trees, which were the last to be pushed.
     pub fn forget(&mut self, trees: &[TreeId]) {
         let theirs = self.slots.iter().filter(|slot| trees.contains(&slot.tree));
-        self.positions = theirs.map(|slot| slot.position).min().unwrap_or(self.positions);
+        let first = theirs.min_by_key(|slot| slot.position).copied();
+        let Some(Slot { position, start, .. }) = first else { return };
+        self.positions = position;
         self.slots.retain(|slot| !trees.contains(&slot.tree));
+        // Not if a later fold of other entries has added to the memory.
+        let mut kept = self.slots.iter().chain(&self.hidden_inserts);
+        if kept.all(|slot| slot.start < start) {
+            self.arena.truncate(start as usize);
+        }
     }
 
     fn key(&self, slot: &Slot) -> &[u8] {

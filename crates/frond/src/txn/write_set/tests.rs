@@ -207,3 +207,25 @@ fn a_batch_too_large_for_any_log_is_refused_before_it_is_filled() {
     let refused = writes.check_room(bounds::WRITE_SET_BYTES.len() + 1);
     assert!(matches!(refused, Err(Error::BatchTooLarge { .. })), "{refused:?}");
 }
+
+/// A batch that starts over for index builds forgets its queue entries each time.
+#[test]
+fn entries_that_are_forgotten_leave_no_bytes() {
+    let mut writes = sealed(|writes| {
+        put(writes, b"b", b"1");
+        put(writes, b"a", b"2");
+    })
+    .unwrap();
+    let bytes = writes.bytes();
+    for _ in 0..3 {
+        for key in [b"a", b"b"] {
+            writes.push(TREES[1], key, Tag::PUT, &[], false);
+        }
+        writes.seal(&Folder::new(&Operators::new())).unwrap();
+        assert!(writes.bytes() > bytes);
+        writes.forget(&TREES[1..]);
+        assert_eq!((writes.bytes(), writes.len()), (bytes, 2));
+    }
+    let keys: Vec<_> = writes.entries(TREES[0]).map(|entry| entry.key.to_vec()).collect();
+    assert_eq!(keys, [b"a", b"b"]);
+}

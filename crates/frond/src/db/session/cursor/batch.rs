@@ -36,11 +36,7 @@ impl TxnCursor<'_> {
             let row = self.go(forward)?;
             Ok(row.map(|(key, value)| out.push(key, value)).is_some())
         });
-        // The cursor stands on the last row, also if there was none after it.
-        let last = if forward { out.len().checked_sub(1) } else { Some(0) };
-        if let Some((key, _)) = last.and_then(|last| out.get(last)) {
-            self.place.stand_on(key);
-        }
+        self.place.stand_on_last(forward, out);
         filled
     }
 
@@ -74,12 +70,10 @@ impl TxnCursor<'_> {
         let Base::Seen(base) = &mut self.base else { return Ok(0) };
         base.read_batch_to(forward, out, rows_max)
             .inspect_err(|_| self.place.is_reached = false)?;
-        let last = if forward { out.len().checked_sub(1) } else { Some(0) };
-        let Some((key, _)) = last.and_then(|last| out.get(last)) else {
+        if !self.place.stand_on_last(forward, out) {
             self.place.arrive(None);
             return Ok(0);
-        };
-        self.place.stand_on(key);
+        }
         if cfg!(debug_assertions) {
             let in_order =
                 (0..out.len()).map(|row| if forward { row } else { out.len() - 1 - row });

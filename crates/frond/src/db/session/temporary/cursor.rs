@@ -155,10 +155,12 @@ impl TemporaryCursor<'_> {
         out: &mut RowBuf,
         rows_max: usize,
     ) -> Result<usize> {
-        out.fill(forward, rows_max, true, |out| {
+        let filled = out.fill(forward, rows_max, true, |out| {
             let row = self.go(forward)?;
             Ok(row.map(|(key, value)| out.push(key, value)).is_some())
-        })
+        });
+        self.place.stand_on_last(forward, out);
+        filled
     }
 
     /// True if the cursor would still return a row with this key, which it returned in one of its

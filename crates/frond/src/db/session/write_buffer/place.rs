@@ -5,7 +5,7 @@
 //!
 //! Threads: one.
 
-use crate::db::{KeyOrder, Passed, Repeats, RowPlace};
+use crate::db::{KeyOrder, Passed, Repeats, RowBuf, RowPlace};
 
 /// Position of a cursor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -91,9 +91,16 @@ impl Place {
         }
     }
 
-    /// Ends a step at the last of several rows, whose order was reported.
+    /// Ends a batch of steps on its last row, also if there was none after it; false if the batch
+    /// has no rows. `rows` ascend, and their order was reported.
+    pub fn stand_on_last(&mut self, forward: bool, rows: &RowBuf) -> bool {
+        let last = if forward { rows.len().checked_sub(1) } else { Some(0) };
+        let last = last.and_then(|last| rows.get(last));
+        last.inspect(|(key, _)| self.stand_on(key)).is_some()
+    }
+
     #[inline]
-    pub fn stand_on(&mut self, key: &[u8]) {
+    fn stand_on(&mut self, key: &[u8]) {
         self.copy_key(key);
         (self.position, self.has_given) = (Position::Row, true);
     }
