@@ -3,8 +3,8 @@
 use frond::{Db, Options};
 
 fn main() -> frond::Result<()> {
-    let db = Db::open("bank.db", Options::new())?; // a directory, created if there is none
-    let accounts = db.tree("accounts", Default::default())?; // likewise
+    let db = Db::open("bank.db", Options::new())?; // a directory; created if it does not exist
+    let accounts = db.tree("accounts", Default::default())?; // also created if it does not exist
     accounts.put(b"ada", b"100")?; // durable when it returns
     db.transact(|txn| {
         let ada = txn.get_for_update(&accounts, b"ada")?.unwrap_or_default();

@@ -65,7 +65,7 @@ mod tests {
         assert!(all.next().is_some() && all.next_back().is_some());
         assert!(rows.next().is_some() && rows.next_back().is_some());
         let found_rows = index.range(&txn, ..);
-        let handles: [&dyn Debug; 21] = [
+        let handles: [&dyn Debug; 23] = [
             &db,
             &tree,
             &batch,
@@ -77,6 +77,8 @@ mod tests {
             &index,
             &found,
             &db.snapshot(),
+            &txn.savepoint().expect("set"),
+            &db.stats().commits,
             &db.change_trees(),
             &txn.statement(),
             &txn.row_writer(),

@@ -19,6 +19,12 @@ use std::ops::{
 /// # db.close()
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a range of keys",
+    label = "expected a range over bytes, such as `..`, `from..`, or `\"a\"..=\"b\"`",
+    note = "`frond::prefix(bytes)` is the range of all keys that begin with these bytes",
+    note = "keys are bytes: encode numbers with `frond::tuple::encode` or `to_be_bytes`"
+)]
 pub trait KeyRange {
     /// The lower bound.
     fn lower(&self) -> Bound<&[u8]>;

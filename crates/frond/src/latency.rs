@@ -111,11 +111,19 @@ impl Histogram {
 }
 
 /// Latency statistics since the store was opened.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct LatencyStats {
     counts: Vec<u64>,
     total: Duration,
     longest: u64,
+}
+
+impl std::fmt::Debug for LatencyStats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("LatencyStats");
+        out.field("count", &self.count()).field("median", &self.per_mille(500));
+        out.field("p99", &self.per_mille(990)).field("longest", &self.longest()).finish()
+    }
 }
 
 impl LatencyStats {

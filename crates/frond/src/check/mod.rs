@@ -1,9 +1,9 @@
 //! The check: verifies in a store everything that must hold.
 //!
 //! Entry points: [`Db::check`] for an open store, [`store`](fn@store) for a closed one,
-//! [`Tree::shape`] for a tree's shape. In a closed store both superblock slots are checked, with
-//! all that they link. In an open one the current version in memory is checked first, then the two
-//! durable versions, which are pinned meanwhile.
+//! [`Tree::shape`](crate::Tree::shape) for a tree's shape. In a closed store both superblock slots
+//! are checked, with all that they link. In an open one the current version in memory is checked
+//! first, then the two durable versions, which are pinned meanwhile.
 //!
 //! Invariants
 //! 1. Nothing is written.

@@ -22,6 +22,7 @@ use crate::{
 /// # }
 /// ```
 #[derive(Clone)]
+#[must_use = "options have no effect until a store is opened with them"]
 pub struct Options {
     pub(crate) cache_bytes: u64,
     pub(crate) durability: Durability,

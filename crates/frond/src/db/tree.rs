@@ -22,6 +22,7 @@ use crate::{
 /// with `..Default::default()`, because later versions may add fields.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
+#[must_use = "options have no effect until a tree is opened or created with them"]
 pub struct TreeOptions {
     /// Trade-off between size and speed.
     pub size_class: SizeClass,

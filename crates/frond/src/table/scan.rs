@@ -18,6 +18,7 @@ use super::{
 };
 
 /// A scan of rows in the order of an index.
+#[must_use = "a scan reads nothing until `next` or `prev` is called"]
 pub struct IndexScan<'t> {
     index: TableIndex,
     source: Source<'t>,
@@ -235,6 +236,7 @@ impl TwoWay for IndexScan<'_> {
 ///
 /// It ends after the first error.
 #[derive(Debug)]
+#[must_use = "iterators read nothing until they are used"]
 pub struct IndexRows<'t> {
     rows: BothEnds<IndexScan<'t>>,
 }

@@ -17,6 +17,7 @@ pub(super) type Extract = Arc<dyn Fn(&[u8], &[u8], &mut Vec<u8>) -> Extracted + 
 
 /// The program's definition of an index.
 #[derive(Clone)]
+#[must_use = "a definition has no effect until a table is opened with it"]
 pub struct IndexSpec {
     pub(super) name: String,
     pub(super) unique: bool,
@@ -100,6 +101,7 @@ impl IndexSpec {
 
 /// The program's definition of a table; see [`Db::table`](crate::Db::table).
 #[derive(Clone, Debug)]
+#[must_use = "a definition has no effect until a table is opened with it"]
 pub struct TableSpec {
     pub(super) name: String,
     pub(super) rows: TreeOptions,

@@ -38,6 +38,11 @@ use crate::{
 /// }
 /// assert!(tuple::encode(&(Cents(-5),)) < tuple::encode(&(Cents(3),)));
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a part of a key",
+    note = "parts are integers of a fixed width (`u64`, not `usize`), floats, `bool`, strings, \
+            bytes, `Option` and `Desc` of these"
+)]
 pub trait KeyPart {
     /// Appends the value in ascending form.
     fn write(&self, out: &mut Vec<u8>);
@@ -48,6 +53,10 @@ pub trait KeyPart {
 }
 
 /// A type that can be read back from a key, and may borrow from its bytes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be read from a key",
+    note = "strings are read as `String` or `Cow<str>`, bytes as `Vec<u8>` or `Cow<[u8]>`"
+)]
 pub trait ReadKeyPart<'k>: Sized {
     /// Reads a value.
     ///

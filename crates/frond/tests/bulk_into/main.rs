@@ -558,7 +558,7 @@ fn a_load_ends_an_index_build_of_its_tree() {
     let (_dir, db) = store();
     let tree = create(&db, "t");
     let mut build = db.build_indexes(&tree, &[("index", TreeOptions::default())]).unwrap();
-    build.snapshot(Duration::ZERO).unwrap();
+    drop(build.snapshot(Duration::ZERO).unwrap());
     load_into(&db, &tree, 10, b"v").unwrap();
     assert!(matches!(build.lock(Duration::ZERO), Err(Error::NoSuchTree(_))));
     drop(build);

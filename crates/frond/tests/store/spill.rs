@@ -97,7 +97,7 @@ fn long_lived_snapshots_read_the_same_rows_from_disk() {
             held.push((db.snapshot(), model.clone()));
         }
         if round % 50 == 0 {
-            held.swap_remove(dice.below(held.len() as u64) as usize);
+            drop(held.swap_remove(dice.below(held.len() as u64) as usize));
         }
     }
     assert!(held.len() > 40, "{}", held.len());

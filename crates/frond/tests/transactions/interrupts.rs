@@ -397,11 +397,11 @@ fn key(row: u32) -> Vec<u8> {
 /// them from being merged earlier.
 fn write_pieces(txn: &Txn, tree: &Tree) {
     for begin in (0..8 * MANY).step_by(MANY as usize) {
-        txn.savepoint().unwrap();
+        let _ = txn.savepoint().unwrap();
         for row in begin..begin + MANY {
             txn.put(tree, &key(row), b"value").unwrap();
         }
-        txn.savepoint().unwrap();
+        let _ = txn.savepoint().unwrap();
         for row in begin..begin + MANY {
             txn.merge(tree, &key(row), INTERRUPTS, b"operand").unwrap();
         }

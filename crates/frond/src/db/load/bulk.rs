@@ -44,6 +44,7 @@ const ROWS_A_LOOK: u64 = 256;
 ///
 /// Dropping it abandons the load, which cannot fail: nothing of it was in the store. An open load
 /// keeps the store open.
+#[must_use = "a load that is dropped is discarded: call `finish`"]
 pub struct BulkLoad {
     pub(in crate::db) db: Db,
     /// The catalog record of the tree, without the commit that creates it.

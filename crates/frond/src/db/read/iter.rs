@@ -18,6 +18,7 @@ fn owned(row: Option<(&[u8], &[u8])>) -> Option<Row> {
 /// The rows of a range in order, from both ends: see [`Tree::range`](crate::Tree::range).
 ///
 /// It ends after the first error.
+#[must_use = "iterators read nothing until they are used"]
 pub struct Rows {
     /// The cursor of the start; `None` at the end.
     front: Option<Cursor>,
@@ -182,6 +183,7 @@ impl<C: TwoWay> BothEnds<C> {
 ///
 /// It ends after the first error.
 #[derive(Debug)]
+#[must_use = "iterators read nothing until they are used"]
 pub struct TxnRows<'t> {
     rows: BothEnds<TxnCursor<'t>>,
 }
@@ -191,6 +193,7 @@ pub struct TxnRows<'t> {
 ///
 /// It ends after the first error.
 #[derive(Debug)]
+#[must_use = "iterators read nothing until they are used"]
 pub struct TemporaryRows<'t> {
     rows: BothEnds<TemporaryCursor<'t>>,
 }

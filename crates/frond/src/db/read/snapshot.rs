@@ -23,6 +23,7 @@ pub(in crate::db) type TreesThen = Arc<BTreeMap<TreeId, TreeRecord>>;
 /// A consistent view of the store as of one commit, unchanged for its whole life, whatever is
 /// written meanwhile (see docs/safety.md, P25). Cheap to clone. A long-lived snapshot costs the
 /// space of the pages changed since.
+#[must_use = "a snapshot that is dropped is released"]
 pub struct Snapshot {
     pub(crate) engine: Arc<Engine>,
     /// `None` while the store is being opened.

@@ -159,6 +159,7 @@ use write_buffer::{BufferState, WriteBuffer};
 /// # db.close()
 /// # }
 /// ```
+#[must_use = "a transaction that is dropped is rolled back: keep it, and call `commit`"]
 pub struct Txn {
     shared: Arc<StripedHandle>,
     options: TxnOptions,

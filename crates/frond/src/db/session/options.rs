@@ -82,6 +82,7 @@ pub enum IfLocked {
 /// Options of one transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
+#[must_use = "options have no effect until a transaction begins with them"]
 pub struct TxnOptions {
     /// The isolation level.
     pub isolation: Isolation,

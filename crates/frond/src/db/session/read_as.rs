@@ -37,6 +37,7 @@ pub enum Sees {
 /// Options of a read. The default behaves like [`Txn::get`].
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
+#[must_use = "options have no effect until a read is called with them"]
 pub struct ReadOptions<'p> {
     /// What it sees if it locks nothing; with a lock it always sees the newest version.
     pub sees: Sees,

@@ -9,12 +9,15 @@ use super::{State, Txn, write_buffer::no_savepoint};
 /// A point in a transaction to roll back to: see [`Txn::savepoint`].
 ///
 /// Savepoints nest: rolling back to one, or releasing it, forgets those made after it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[must_use = "it is needed to roll back to it or to release it"]
 pub struct Savepoint {
     /// Id and address of the transaction: ids of different stores may be equal.
     txn: (u64, usize),
     number: u64,
 }
+
+short_debug!(Savepoint, "Savepoint", |savepoint| savepoint.number);
 
 impl Savepoint {
     /// The savepoint of a transaction with a [number](Self::number). Whether it still exists is

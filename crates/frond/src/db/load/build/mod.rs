@@ -60,6 +60,7 @@ const PAUSES_AT_END: u32 = 100;
 /// A running index build: see [`Db::build_indexes`]. Dropping it abandons the build, which
 /// reports no errors: the trees of a build have no public name, and those that cannot be dropped
 /// now are dropped later.
+#[must_use = "a build that is dropped is discarded"]
 pub struct IndexBuild {
     db: Db,
     base: Tree,

@@ -60,6 +60,7 @@ pub(in crate::db) enum Gap {
 }
 
 /// A scan over the rows of one tree in a range, at one snapshot.
+#[must_use = "a cursor reads nothing until `next` or `prev` is called"]
 pub struct Cursor {
     /// Declared before the snapshot, so that waiting flights are cancelled before the last handle
     /// closes the store.

@@ -28,6 +28,7 @@ use super::{
 use base::Base;
 
 /// A scan over the rows of one tree in a range, as a transaction sees them.
+#[must_use = "a cursor reads nothing until `next` or `prev` is called"]
 pub struct TxnCursor<'t> {
     txn: &'t Txn,
     base: Base<'t>,

@@ -14,6 +14,7 @@ use super::{
 };
 
 /// A scan over the rows of a temporary tree in a range.
+#[must_use = "a cursor reads nothing until `next` or `prev` is called"]
 pub struct TemporaryCursor<'t> {
     held: &'t Held,
     scan: BufferScan<'t>,
