@@ -7,6 +7,7 @@ use frond::check::CheckMode;
 use crate::{
     common::{count_of, output},
     fail::{Fail, Result},
+    interrupt,
 };
 
 /// Check a store for damage
@@ -37,6 +38,7 @@ pub struct Args {
 /// Runs `frond check`.
 pub fn run(args: Args) -> Result {
     let mode = if args.quick { CheckMode::Quick } else { CheckMode::Full };
+    interrupt::end_saying("interrupted; the check did not end, and says nothing about the store")?;
     let report = frond::check::store(&args.dir, mode)?;
     let mut out = output();
     if args.json {
