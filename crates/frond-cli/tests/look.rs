@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::os::unix::fs::MetadataExt;
+
 use common::Place;
 
 fn loaded() -> Place {
@@ -19,6 +21,11 @@ fn stats_are_printed_as_text_and_json() {
     assert!(stats["seqno_visible"].as_u64().is_some_and(|seqno| seqno > 0), "{json}");
     assert!(stats["files_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{json}");
     assert!(stats["failed"].is_null());
+    // Holes of the files take no space.
+    let about = std::fs::read_dir(place.path("store")).expect("a directory");
+    let on_disk =
+        about.map(|file| file.expect("a file").metadata().expect("a file").blocks() * 512);
+    assert_eq!(stats["files_disk_bytes"].as_u64(), Some(on_disk.sum()), "{json}");
     let text = place.ok(&["stats", "STORE"]);
     assert!(text.lines().count() < 20, "{text}");
     for start in ["tree ", "t ", "t.by_v ", "files ", "log ", "checkpoint ", "memory "] {

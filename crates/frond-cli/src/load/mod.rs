@@ -316,6 +316,6 @@ fn show_progress(bar: &ProgressBar, args: &Args, input: &Input, loaded: u64, tim
         grouped(loaded),
         grouped(rate),
         size(input.position()),
-        size(store_bytes(&args.store.dir, |_| true)),
+        size(store_bytes(&args.store.dir, |_| true).on_disk),
     ));
 }
