@@ -12,9 +12,10 @@ use crate::{
 
 /// Check a store for damage
 ///
-/// Reads the whole store once; with --quick, only the log and a few pages. The
-/// store must not be open in any program. The exit code is 0 if no damage was
-/// found, 1 if damage was found, and 2 if the check could not run.
+/// Reads the whole store once; with --quick, only the log and a few pages. No
+/// program may have the store open for writing; it may be open read-only. The
+/// exit code is 0 if no damage was found, 1 if damage was found, and 2 if the
+/// check could not run.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
