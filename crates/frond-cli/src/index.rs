@@ -17,7 +17,8 @@ use crate::{
 /// Add indexes to a tree that `frond load` created
 ///
 /// Each index is a tree of its own, named TREE.by_COLUMN. The rows are read once,
-/// and either all indexes are added or none.
+/// and either all indexes are added or none. NAME:desc sorts in descending order;
+/// rows without a value come first in both orders.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,

@@ -58,7 +58,8 @@ pub use target::{Target, index_options};
 ///
 /// Values are stored as text, and keys and indexes sort as text. To sort a column
 /// as numbers or times, write NAME:int, NAME:float or NAME:time; add :desc for
-/// descending order, as in at:time:desc.
+/// descending order, as in at:time:desc. In an index, rows without a value come
+/// first in both orders.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
