@@ -35,6 +35,30 @@ fn stats_are_printed_as_text_and_json() {
     assert!(counters.contains("\nseqno_visible "), "{counters}");
 }
 
+#[test]
+fn without_a_subcommand_all_are_listed() {
+    let place = Place::new();
+    let alone = place.frond(&[]);
+    assert_eq!((alone.code, alone.out.as_str()), (2, ""), "{alone:?}");
+    for line in ["\nCommands:\n", "\n  load ", "\n  check "] {
+        assert!(alone.err.contains(line), "{line}: {alone:?}");
+    }
+    assert!(place.frond(&["snapshot"]).err.contains("\n  create "));
+}
+
+#[test]
+fn a_full_output_is_named() {
+    let place = loaded();
+    for words in [&["scan", &place.store(), "t"][..], &["help", "load"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("frond"));
+        let ended = command.args(words).stdout(full).output().expect("it runs");
+        let says = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(says, "frond: standard output: No space left on device (os error 28)\n");
+        assert_eq!(ended.status.code(), Some(2));
+    }
+}
+
 /// The size of rows is estimated from some leaves of a large tree; `inspect --columns` reads all of
 /// them.
 #[test]

@@ -20,13 +20,14 @@ use std::{
 use crate::fail::{Fail, Result, error};
 
 /// A ledger being written.
-pub struct Ledger {
+pub struct Ledger<'p> {
+    path: &'p Path,
     file: File,
 }
 
-impl Ledger {
+impl<'p> Ledger<'p> {
     /// Opens the file for appending.
-    pub fn append_to(path: &Path) -> Result<Self> {
+    pub fn append_to(path: &'p Path) -> Result<Self> {
         let open = || {
             let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
             let mut text = Vec::new();
@@ -35,16 +36,20 @@ impl Ledger {
             if whole < text.len() {
                 file.set_len(whole as u64)?;
             }
-            Ok::<_, std::io::Error>(Self { file })
+            Ok::<_, std::io::Error>(Self { path, file })
         };
-        open().map_err(|why| Fail::Error(format!("cannot write {}: {why}", path.display())))
+        open().map_err(|why| cannot_write(path, &why))
     }
 
     /// Writes the line of a batch.
     pub fn acknowledge(&mut self, rows: u64, all: u64) -> Result {
         let line = format!("acknowledged\t{rows}\t{all}\n");
-        Ok(self.file.write_all(line.as_bytes())?)
+        self.file.write_all(line.as_bytes()).map_err(|why| cannot_write(self.path, &why))
     }
+}
+
+fn cannot_write(path: &Path, why: &std::io::Error) -> Fail {
+    Fail::Error(format!("cannot write {}: {why}", path.display()))
 }
 
 /// What a ledger says.

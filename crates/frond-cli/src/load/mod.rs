@@ -96,7 +96,7 @@ pub struct Args {
     null: Option<String>,
     /// Rows per commit
     #[arg(long, value_name = "ROWS", default_value_t = 1000, allow_negative_numbers = true,
-        value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        value_parser = parse_batch)]
     batch: u64,
     /// Replace rows whose key already exists (default: stop with an error)
     #[arg(long)]
@@ -126,6 +126,14 @@ pub struct Args {
     /// Give the other options of the load, too
     #[arg(long, value_name = "LEDGER", conflicts_with_all = ["ack", "replace"])]
     verify: Option<PathBuf>,
+}
+
+fn parse_batch(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(rows @ 1..=1_000_000) => Ok(rows),
+        Ok(1_000_001..) => Err("must be at most 1000000".to_owned()),
+        _ => Err("must be a number, 1 or more".to_owned()),
+    }
 }
 
 fn parse_durability(text: &str) -> Result<Durability, String> {

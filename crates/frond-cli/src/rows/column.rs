@@ -264,6 +264,18 @@ pub fn list(columns: &[KeyColumn]) -> String {
     }
 }
 
+/// The message for a column that does not exist, such as one with a type that does not.
+pub fn no_column(name: &str, existing: &[String]) -> String {
+    let existing = existing.join(", ");
+    match name.rsplit_once(':') {
+        None => format!("no column \"{name}\"; existing columns: {existing}"),
+        Some((_, kind)) => format!(
+            "\":{kind}\" is not a type: types are :int, :float, :time, :text and :desc; and there is \
+             no column \"{name}\"; existing columns: {existing}"
+        ),
+    }
+}
+
 /// The message for a prefix of a number.
 pub fn no_prefix(column: &str) -> String {
     format!(
