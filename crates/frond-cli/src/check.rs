@@ -7,13 +7,15 @@ use frond::check::CheckMode;
 use crate::{
     common::{count_of, output},
     fail::{Fail, Result},
+    interrupt,
 };
 
 /// Check a store for damage
 ///
-/// Reads the whole store once; with --quick, only the log and a few pages. The
-/// store must not be open in any program. The exit code is 0 if no damage was
-/// found, 1 if damage was found, and 2 if the check could not run.
+/// Reads the whole store once; with --quick, only the log and a few pages. No
+/// program may have the store open for writing; it may be open read-only. The
+/// exit code is 0 if no damage was found, 1 if damage was found, and 2 if the
+/// check could not run.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -37,6 +39,7 @@ pub struct Args {
 /// Runs `frond check`.
 pub fn run(args: Args) -> Result {
     let mode = if args.quick { CheckMode::Quick } else { CheckMode::Full };
+    interrupt::end_saying("interrupted; the check did not end, and says nothing about the store")?;
     let report = frond::check::store(&args.dir, mode)?;
     let mut out = output();
     if args.json {

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, BufWriter, IsTerminal, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -260,12 +261,31 @@ fn with_commas(number: u64) -> String {
     out
 }
 
+/// Bytes of files.
+#[derive(Default)]
+pub struct FileBytes {
+    /// What they take on disk.
+    pub on_disk: u64,
+    /// Of their length, what takes no space.
+    pub holes: u64,
+    /// The sum of their lengths.
+    pub length: u64,
+}
+
 /// Bytes of the files of a store whose names are selected.
-pub fn store_bytes(dir: &Path, is_selected: impl Fn(&str) -> bool) -> u64 {
+pub fn store_bytes(dir: &Path, is_selected: impl Fn(&str) -> bool) -> FileBytes {
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let files = files.filter(|file| file.file_name().to_str().is_some_and(&is_selected));
     let files = files.filter_map(|file| file.metadata().ok()).filter(|about| about.is_file());
-    files.map(|about| about.len()).sum()
+    let mut bytes = FileBytes::default();
+    for file in files {
+        // The unit is always 512 bytes.
+        let on_disk = file.blocks() * 512;
+        bytes.on_disk += on_disk;
+        bytes.holes += file.len().saturating_sub(on_disk);
+        bytes.length += file.len();
+    }
+    bytes
 }
 
 /// Buffered standard output. If the reader closes the pipe, the command ends without a message.

@@ -21,7 +21,8 @@ use crate::{
 /// Trees are sorted by name, entries by key. Before the entries of a tree, a line
 /// that starts with a tab has its options; the last line has the numbers of trees
 /// and entries. Bytes that are not printable text are escaped (\t, \n, \r, \\,
-/// \xNN), so two stores with the same content have the same dump.
+/// \xNN), so two stores with the same content have the same dump. The trees of a
+/// table also have numbers, which depend on the order in which they were created.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,

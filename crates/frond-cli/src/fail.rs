@@ -69,6 +69,8 @@ impl From<io::Error> for Fail {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Fail::ReaderGone,
+            // An error of a file has its name, and no code of its own.
+            _ if error.raw_os_error().is_some() => Fail::Error(format!("standard output: {error}")),
             _ => Fail::Error(error.to_string()),
         }
     }

@@ -11,13 +11,14 @@ use crate::{
     fail::{Fail, Result, error},
     interrupt,
     load::index_options,
-    rows::{Header, IndexHeader, KeyColumn, index_name},
+    rows::{Header, IndexHeader, KeyColumn, index_name, no_column},
 };
 
 /// Add indexes to a tree that `frond load` created
 ///
 /// Each index is a tree of its own, named TREE.by_COLUMN. The rows are read once,
-/// and either all indexes are added or none.
+/// and either all indexes are added or none. NAME:desc sorts in descending order;
+/// rows without a value come first in both orders.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -63,10 +64,7 @@ fn must_be_new(header: &Header, columns: &[KeyColumn]) -> Result {
     for (at, column) in columns.iter().enumerate() {
         let name = &column.name;
         if !header.columns.contains(name) {
-            return error(format!(
-                "no column \"{name}\"; existing columns: {}",
-                header.columns.join(", ")
-            ));
+            return error(no_column(name, &header.columns));
         }
         let before = header.indexes.iter().chain(&columns[..at]);
         if let Some(other) = before.into_iter().find(|other| other.name == *name) {

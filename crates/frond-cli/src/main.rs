@@ -31,7 +31,7 @@ mod trees;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
 /// Load, query, check and back up Frond stores
 #[derive(Parser)]
@@ -76,9 +76,17 @@ enum Command {
 fn main() -> ExitCode {
     let command = match Frond::try_parse() {
         Ok(frond) => frond.command,
+        // The list of subcommands, on standard error.
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            return ExitCode::from(2);
+        }
         Err(error) if error.use_stderr() => return usage(&error).report(),
         // Help and version.
-        Err(answer) => return if answer.print().is_ok() { 0 } else { 2 }.into(),
+        Err(answer) => {
+            let printed = answer.print().map_err(fail::Fail::from);
+            return printed.map_or_else(|fail| fail.report(), |()| ExitCode::SUCCESS);
+        }
     };
     let outcome = match command {
         Command::Load(args) => load::run(args),

@@ -19,6 +19,10 @@ use crate::{
 ///
 /// --prefix DE matches every value that starts with DE. --prefix DE, with a comma
 /// at the end, matches exactly DE. A number always needs the comma.
+///
+/// For a column of times, a key may be a year (2026), a month (2026-01), a day, an
+/// hour, a minute or a second: --prefix finds all times in it, and --from and --to
+/// mean its first moment.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,

@@ -99,13 +99,20 @@ impl Form {
     }
 
     /// Parses a bound: values of the first columns, separated by commas. An empty value after the
-    /// last comma does not count.
+    /// last comma does not count. A year or another part of a time is its first moment.
     pub fn bound(&self, text: &str) -> Result<Vec<u8>> {
         let mut words = self.split(text);
         if words.len() > 1 && words.last().is_some_and(String::is_empty) {
             words.pop();
         }
-        self.start(&words).map_err(Fail::Error)
+        let words = words.into_iter().enumerate().map(|(part, word)| match self.key_column(part) {
+            Ok(column) => column.bound(word),
+            Err(_) => Ok(word),
+        });
+        words
+            .collect::<Result<Vec<_>, _>>()
+            .and_then(|words| self.start(&words))
+            .map_err(Fail::Error)
     }
 
     /// The range of the keys that start with a text: values of the first columns, separated by

@@ -74,13 +74,20 @@ fn print_summary(db: &Db, args: &Args, out: &mut impl Write) -> Result {
     let files = store_bytes(&args.store.dir, |_| true);
     let log = store_bytes(&args.store.dir, |name| name.starts_with("log-"));
     let (free, kept) = (counter("space_free_bytes"), counter("snapshot_kept_bytes"));
-    writeln!(out, "files       {}, {} of it free for reuse", size(files), size(free))?;
+    // Most free space is not allocated, and takes no space on disk.
+    let free = free.saturating_sub(files.holes);
+    writeln!(
+        out,
+        "files       {} on disk, {} of it free for reuse",
+        size(files.on_disk),
+        size(free)
+    )?;
     // The command has just opened the store, so what is applied is what the last checkpoint has.
     let (visible, applied) = (counter("seqno_visible"), counter("seqno_applied"));
     writeln!(
         out,
         "log         {}, {} after the last checkpoint",
-        size(log),
+        size(log.on_disk),
         count_of(visible.saturating_sub(applied), "commit")
     )?;
     writeln!(out, "checkpoint  everything through commit {}", grouped(applied))?;
@@ -122,7 +129,9 @@ fn print_json(db: &Db, args: &Args, out: &mut impl Write) -> Result {
     let stats = db.stats();
     let mut object: serde_json::Map<String, serde_json::Value> =
         stats.iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-    object.insert("files_bytes".to_owned(), store_bytes(&args.store.dir, |_| true).into());
+    let files = store_bytes(&args.store.dir, |_| true);
+    object.insert("files_bytes".to_owned(), files.length.into());
+    object.insert("files_disk_bytes".to_owned(), files.on_disk.into());
     object.insert("failed".to_owned(), stats.failed.clone().into());
     let damaged: Vec<serde_json::Value> = stats.damaged.iter().map(to_json).collect();
     object.insert("damaged".to_owned(), damaged.into());

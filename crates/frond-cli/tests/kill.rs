@@ -80,7 +80,7 @@ fn rows_handed_to_the_kernel_survive_a_kill_early_and_late() {
     }
 }
 
-/// The loader waits for more input when it is interrupted; the rows that it has are committed.
+/// An interrupted load does not wait for more input; the rows that it has are committed.
 #[test]
 fn an_interrupted_load_commits_its_batch_and_says_how_to_continue() {
     for signal in ["-INT", "-TERM"] {
@@ -105,13 +105,56 @@ fn an_interrupted_load_commits_its_batch_and_says_how_to_continue() {
         let mut line = String::new();
         errors.read_line(&mut line).expect("text");
         assert_eq!(line, "frond: stopping; press Ctrl-C again to stop immediately\n");
-        input.write_all(b"6\n7\n").expect("it reads on");
-        drop(input);
         line.clear();
         errors.read_to_string(&mut line).expect("text");
-        assert_eq!(line, "frond: interrupted: 6 rows loaded; continue with --skip 6\n");
+        assert_eq!(line, "frond: interrupted: 5 rows loaded; continue with --skip 5\n");
         assert_eq!(loader.wait().expect("a child").code(), Some(130));
-        assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "6\n");
+        drop(input);
+        assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "5\n");
+        // The ledger of a load that continues counts on.
+        let file = place.write("t.csv", "id\n1\n2\n3\n4\n5\n6\n7\n");
+        let load = ["load", "STORE", "t", &file, "--batch", "2"];
+        place.ok(&[&load[..], &["--ack", &ledger, "--skip", "5"]].concat());
+        let lines = std::fs::read_to_string(&ledger).expect("text");
+        assert!(lines.ends_with("acknowledged\t1\t5\nacknowledged\t2\t7\n"), "{lines}");
+        let verified = place.ok(&[&load[..], &["--verify", &ledger]].concat());
+        assert!(verified.starts_with("7 rows in 4 batches were acknowledged"), "{verified}");
+    }
+}
+
+/// A load that waits for its first rows has nothing to commit; `--bulk` and `--dump` load all or
+/// nothing.
+#[test]
+fn an_interrupted_load_says_what_was_loaded() {
+    let place = Place::loaded(3);
+    let dump = place.ok(&["dump", "STORE"]);
+    let half = &dump[..dump.len() / 2];
+    let copy = place.path("copy").display().to_string();
+    let csv = ["load", &copy, "t", "--format", "csv"];
+    let nothing = "interrupted; nothing was loaded";
+    for (words, text, what) in [
+        (&csv[..], "id\n", nothing),
+        (&[&csv[..], &["--bulk"]].concat(), "id\n1\n", nothing),
+        (&["load", &copy, "--dump", "-"], half, nothing),
+        (&csv[..], "id\n1\n", "interrupted: 1 row loaded; continue with --skip 1"),
+    ] {
+        let mut loader = Command::new(assert_cmd::cargo::cargo_bin("frond"))
+            .args(words)
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut input = loader.stdin.take().expect("a pipe");
+        input.write_all(text.as_bytes()).expect("it reads");
+        // A signal that comes before it is caught ends the command without a word.
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let pid = loader.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().expect("it runs").success());
+        let ended = loader.wait_with_output().expect("a child");
+        let says = String::from_utf8_lossy(&ended.stderr);
+        assert!(says.ends_with(&format!("\nfrond: {what}\n")), "{words:?}: {says}");
+        assert_eq!(ended.status.code(), Some(130));
+        drop(input);
     }
 }
 

@@ -219,7 +219,11 @@ fn a_ledger_verifies_that_acknowledged_rows_exist() {
     assert_eq!(place.fails(1, &verify), "the ledger has 30 rows, but the input has 25");
     place.write("t.csv", format!("id,v\n{}", text.replace("7,v1", "7,other")));
     place.write("ledger", "acknowledged\t10\t10\n");
-    assert_eq!(place.fails(1, &verify), "line 9: the row is missing or differs");
+    assert_eq!(
+        place.fails(1, &verify),
+        "line 9: the row is missing or differs (the options of the load, such as --null, must be given \
+         here, too)"
+    );
 }
 
 #[test]

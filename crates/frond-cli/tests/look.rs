@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::os::unix::fs::MetadataExt;
+
 use common::Place;
 
 fn loaded() -> Place {
@@ -19,6 +21,11 @@ fn stats_are_printed_as_text_and_json() {
     assert!(stats["seqno_visible"].as_u64().is_some_and(|seqno| seqno > 0), "{json}");
     assert!(stats["files_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{json}");
     assert!(stats["failed"].is_null());
+    // Holes of the files take no space.
+    let about = std::fs::read_dir(place.path("store")).expect("a directory");
+    let on_disk =
+        about.map(|file| file.expect("a file").metadata().expect("a file").blocks() * 512);
+    assert_eq!(stats["files_disk_bytes"].as_u64(), Some(on_disk.sum()), "{json}");
     let text = place.ok(&["stats", "STORE"]);
     assert!(text.lines().count() < 20, "{text}");
     for start in ["tree ", "t ", "t.by_v ", "files ", "log ", "checkpoint ", "memory "] {
@@ -26,6 +33,30 @@ fn stats_are_printed_as_text_and_json() {
     }
     let counters = place.ok(&["stats", "STORE", "--counters"]);
     assert!(counters.contains("\nseqno_visible "), "{counters}");
+}
+
+#[test]
+fn without_a_subcommand_all_are_listed() {
+    let place = Place::new();
+    let alone = place.frond(&[]);
+    assert_eq!((alone.code, alone.out.as_str()), (2, ""), "{alone:?}");
+    for line in ["\nCommands:\n", "\n  load ", "\n  check "] {
+        assert!(alone.err.contains(line), "{line}: {alone:?}");
+    }
+    assert!(place.frond(&["snapshot"]).err.contains("\n  create "));
+}
+
+#[test]
+fn a_full_output_is_named() {
+    let place = loaded();
+    for words in [&["scan", &place.store(), "t"][..], &["help", "load"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("frond"));
+        let ended = command.args(words).stdout(full).output().expect("it runs");
+        let says = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(says, "frond: standard output: No space left on device (os error 28)\n");
+        assert_eq!(ended.status.code(), Some(2));
+    }
 }
 
 /// The size of rows is estimated from some leaves of a large tree; `inspect --columns` reads all of

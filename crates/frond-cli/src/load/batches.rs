@@ -3,20 +3,28 @@
 //! Without `--replace` a key that exists fails the whole batch, and the error names the line. With
 //! it, the index entries of the previous row are deleted in the same batch.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    thread,
+    time::{Duration, Instant},
+};
 
 use frond::{Batch, Db};
 
 use crate::{
     fail::{Fail, Result},
+    interrupt,
     parse::Record,
     rows::RowBuilder,
 };
 
-use super::{Args, records::Records, target::Target};
+use super::{Args, input::nothing_loaded, records::Records, target::Target};
 
 /// Most bytes of one batch, so that long rows do not need much memory. A single row may be longer.
 const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// How long to wait for space while no commits are applied.
+const NO_PROGRESS_MAX: Duration = Duration::from_secs(15);
 
 /// Fills and commits batches.
 pub struct Loader<'t> {
@@ -30,6 +38,8 @@ pub struct Loader<'t> {
     records: Records<'t>,
     /// Rows of this batch by key, for `--replace`.
     replaced: Option<HashMap<Vec<u8>, Vec<u8>>>,
+    /// True if the whole input could be loaded with `--bulk` instead.
+    could_be_bulk: bool,
 }
 
 impl<'t> Loader<'t> {
@@ -45,6 +55,7 @@ impl<'t> Loader<'t> {
             lines: Vec::new(),
             records: Records::new(&target.header),
             replaced: args.replace.then(HashMap::new),
+            could_be_bulk: target.is_new && args.skip == 0 && !args.replace && args.ack.is_none(),
         };
         if target.header.key.is_empty() {
             loader.records.next_number = loader.number_after_the_last()?;
@@ -135,15 +146,16 @@ impl<'t> Loader<'t> {
             return Ok(0);
         }
         let entries_per_row = 1 + self.target.indexes.len();
-        db.commit(&mut self.batch).map_err(|error| match error {
+        self.commit_when_there_is_space(db).map_err(|error| match error {
             frond::Error::DuplicateKey(frond::Duplicate::InBatch { entry: index, .. }) => {
                 let line = self.lines.get(index / entries_per_row).copied().unwrap_or_default();
                 Fail::Error(format!(
                     "line {line}: a row with this key already exists (use --replace to replace it)"
                 ))
             }
-            full @ frond::Error::Full(_) => {
-                Fail::Error(format!("{full}; loading a new tree with --bulk needs less space"))
+            frond::Error::Full(_) if interrupt::is_requested() => nothing_loaded(),
+            full @ frond::Error::Full(_) if self.could_be_bulk => {
+                Fail::Error(format!("{full}; a load with --bulk into a new tree needs less space"))
             }
             other => Fail::from(other),
         })?;
@@ -154,5 +166,26 @@ impl<'t> Loader<'t> {
             replaced.clear();
         }
         Ok(rows)
+    }
+
+    /// Commits the batch. If the disk is full, waits and tries again while commits are being
+    /// applied: each of them has been promised more space than it takes in the end.
+    fn commit_when_there_is_space(&mut self, db: &Db) -> frond::Result<()> {
+        let applied = || db.stats().get("seqno_applied");
+        let (mut last, mut since) = (None, Instant::now());
+        loop {
+            match db.commit(&mut self.batch) {
+                Err(frond::Error::Full(_)) if !interrupt::is_requested() => {}
+                ended => return ended.map(drop),
+            }
+            let now = applied();
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+            if since.elapsed() > NO_PROGRESS_MAX {
+                return db.commit(&mut self.batch).map(drop);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 }

@@ -12,6 +12,7 @@ use crate::{
 
 use super::{
     Args, Input,
+    input::nothing_loaded,
     records::Records,
     target::{index_options, must_be_left_over, new_header, note_integers, tree_options},
 };
@@ -54,7 +55,7 @@ pub fn load(
         rows += 1;
         if rows % 1000 == 0 {
             if crate::interrupt::is_requested() {
-                return Err(Fail::Interrupted("interrupted; nothing was loaded".to_owned()));
+                return Err(nothing_loaded());
             }
             progress(input, rows);
         }

@@ -1,10 +1,6 @@
 //! `--dump`: the trees of a dump, all of them or none.
 
-use std::{
-    fs::File,
-    io::{BufRead, BufReader},
-    path::Path,
-};
+use std::{io::BufRead, path::Path};
 
 use frond::{Db, Options, TreeId, load::BulkLoad};
 
@@ -13,19 +9,24 @@ use crate::{
     dump::{Described, End},
     escape::unescape,
     fail::{Fail, Result, error},
+    interrupt,
 };
 
-use super::Args;
+use super::{
+    Args,
+    input::{nothing_loaded, open_text},
+};
 
 /// Creates the trees of a dump with all their entries.
 pub fn run(args: &Args, path: &Path) -> Result {
     let cannot = |why| Fail::Error(format!("cannot read {}: {why}", path.display()));
-    let mut input: Box<dyn BufRead> = match path == Path::new("-") {
-        true => Box::new(std::io::stdin().lock()),
-        false => Box::new(BufReader::with_capacity(256 << 10, File::open(path).map_err(cannot)?)),
-    };
+    interrupt::catch("stopping; press Ctrl-C again to stop immediately")?;
+    let (mut input, _) = open_text((path != Path::new("-")).then_some(path)).map_err(cannot)?;
     // A file that is not a dump must not leave a store behind.
-    let start = input.fill_buf().map_err(cannot)?.first();
+    let start = match input.fill_buf() {
+        Err(_) if interrupt::is_requested() => return Err(nothing_loaded()),
+        start => start.map_err(cannot)?.first(),
+    };
     if start != Some(&b'\t') {
         return error(format!(
             "{} is not the output of `frond dump`; nothing was loaded",
@@ -48,7 +49,11 @@ fn load(db: &Db, input: &mut dyn BufRead, cannot: impl Fn(std::io::Error) -> Fai
     let (mut found, mut end) = (End::default(), None);
     for number in 1u64.. {
         text.clear();
-        if input.read_line(&mut text).map_err(&cannot)? == 0 {
+        let read = input.read_line(&mut text);
+        if interrupt::is_requested() {
+            return Err(nothing_loaded());
+        }
+        if read.map_err(&cannot)? == 0 {
             break;
         }
         let wrong = |why: String| Fail::Error(format!("line {number}: {why}; nothing was loaded"));

@@ -8,12 +8,13 @@
 use std::{
     collections::VecDeque,
     fs::File,
-    io::{self, BufReader},
+    io::{self, BufRead, BufReader},
     path::Path,
 };
 
 use crate::{
     fail::{Fail, Result, error},
+    interrupt::{self, Pipe},
     parse::{self, Format, ParseError, Record, Source},
     rows::integer,
 };
@@ -55,17 +56,10 @@ impl Input {
         if args.null.is_some() && format != Format::Csv {
             return error("--null works only with CSV; null is \\N in TSV and null in JSON");
         }
-        let (input, length): (Box<dyn io::BufRead>, _) = match path {
-            None => (Box::new(BufReader::with_capacity(256 << 10, io::stdin())), None),
-            Some(path) => {
-                let shown = path.display();
-                let fail = |error: io::Error| Fail::Error(format!("cannot read {shown}: {error}"));
-                let file = File::open(path).map_err(fail)?;
-                let about = file.metadata().map_err(fail)?;
-                let length = about.is_file().then_some(about.len());
-                (Box::new(BufReader::with_capacity(256 << 10, file)), length)
-            }
-        };
+        let (input, length) = open_text(path).map_err(|why| {
+            let shown = path.unwrap_or(Path::new("standard input")).display();
+            Fail::Error(format!("cannot read {shown}: {why}"))
+        })?;
         let source = parse::open(format, input, args.columns.as_deref(), args.null.as_deref())
             .map_err(malformed)?;
         let mut input = Self {
@@ -77,6 +71,9 @@ impl Input {
             skipped: 0,
         };
         for _ in 0..args.skip {
+            if interrupt::is_requested() {
+                return Err(nothing_loaded());
+            }
             if !input.source.next(&mut input.current).map_err(malformed)? {
                 return error(format!("the input has fewer than {} records", args.skip));
             }
@@ -96,10 +93,11 @@ impl Input {
             match self.source.next(&mut record) {
                 Ok(true) => {}
                 Ok(false) => break,
-                Err(why) => {
-                    let why = malformed(why);
-                    return Err(super::stopped_at(why, 0));
-                }
+                Err(why) => match malformed(why) {
+                    // The rows before the signal are loaded.
+                    Fail::Interrupted(_) if !self.held.is_empty() => break,
+                    why => return Err(super::stopped_at(why, 0)),
+                },
             }
             bytes += record.value_bytes();
             self.held.push_back(record);
@@ -157,6 +155,17 @@ impl Input {
     }
 }
 
+/// Opens a file, or standard input, and returns its length if it has one.
+pub fn open_text(path: Option<&Path>) -> io::Result<(Box<dyn BufRead>, Option<u64>)> {
+    let Some(path) = path else { return Ok((Box::new(Pipe::new(io::stdin())), None)) };
+    let file = File::open(path)?;
+    let about = file.metadata()?;
+    Ok(match about.is_file() {
+        true => (Box::new(BufReader::with_capacity(256 << 10, file)), Some(about.len())),
+        false => (Box::new(Pipe::new(file)), None),
+    })
+}
+
 /// Refuses directories and compressed files.
 fn must_be_text(args: &Args, path: &Path) -> Result {
     let shown = path.display();
@@ -176,6 +185,16 @@ fn must_be_text(args: &Args, path: &Path) -> Result {
     ))
 }
 
+/// The failure of a record. A signal ends the input, too: what is wrong, if anything, will be found
+/// when the load continues.
 fn malformed(why: ParseError) -> Fail {
-    Fail::Error(why.to_string())
+    match interrupt::is_requested() {
+        true => nothing_loaded(),
+        false => Fail::Error(why.to_string()),
+    }
+}
+
+/// The failure of an interrupted load that has committed nothing.
+pub fn nothing_loaded() -> Fail {
+    Fail::Interrupted("interrupted; nothing was loaded".to_owned())
 }

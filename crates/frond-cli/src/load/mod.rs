@@ -45,7 +45,7 @@ use crate::{
 };
 
 use batches::Loader;
-use input::Input;
+use input::{Input, nothing_loaded};
 pub use target::{Target, index_options};
 
 /// Load rows from CSV, TSV, JSON lines or Debian control files
@@ -53,11 +53,13 @@ pub use target::{Target, index_options};
 /// The rows go into the tree TREE; each --index creates another tree,
 /// TREE.by_COLUMN. Rows are committed in batches. If a record is malformed, the
 /// error names its line and its batch is not committed; earlier batches stay.
-/// Ctrl-C commits the current batch and prints how to continue.
+/// Ctrl-C commits the rows read so far and prints how to continue. If the disk is
+/// full, the load waits while the store frees space.
 ///
 /// Values are stored as text, and keys and indexes sort as text. To sort a column
 /// as numbers or times, write NAME:int, NAME:float or NAME:time; add :desc for
-/// descending order, as in at:time:desc.
+/// descending order, as in at:time:desc. In an index, rows without a value come
+/// first in both orders.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -94,7 +96,7 @@ pub struct Args {
     null: Option<String>,
     /// Rows per commit
     #[arg(long, value_name = "ROWS", default_value_t = 1000, allow_negative_numbers = true,
-        value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        value_parser = parse_batch)]
     batch: u64,
     /// Replace rows whose key already exists (default: stop with an error)
     #[arg(long)]
@@ -120,9 +122,18 @@ pub struct Args {
         ["tree", "file", "format", "key", "index", "columns", "null", "ack", "replace", "verify",
          "batch", "bulk", "skip", "class"])]
     dump: Option<PathBuf>,
-    /// Load nothing; verify that all rows acknowledged in this ledger (see --ack) are in the store
+    /// Load nothing; verify that all rows acknowledged in this ledger (see --ack) are in the store.
+    /// Give the other options of the load, too
     #[arg(long, value_name = "LEDGER", conflicts_with_all = ["ack", "replace"])]
     verify: Option<PathBuf>,
+}
+
+fn parse_batch(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(rows @ 1..=1_000_000) => Ok(rows),
+        Ok(1_000_001..) => Err("must be at most 1000000".to_owned()),
+        _ => Err("must be a number, 1 or more".to_owned()),
+    }
 }
 
 fn parse_durability(text: &str) -> Result<Durability, String> {
@@ -158,10 +169,11 @@ pub fn run(args: Args) -> Result {
             args.tree()
         ));
     }
-    let mut input = Input::open(&args)?;
     if let Some(ledger) = &args.verify {
-        return verify::run(&args, &mut input, ledger);
+        return verify::run(&args, &mut Input::open(&args)?, ledger);
     }
+    interrupt::catch("stopping; press Ctrl-C again to stop immediately")?;
+    let mut input = Input::open(&args)?;
     // Errors in the arguments and in the first rows are found before a byte is written.
     input.learn_columns(args.batch)?;
     if !args.store.dir.exists() {
@@ -169,7 +181,6 @@ pub fn run(args: Args) -> Result {
     }
     let options = Options::new().cache_size(args.store.memory).durability(args.durability);
     let db = open_or_create(&args.store.dir, options)?;
-    interrupt::catch("stopping; press Ctrl-C again to stop immediately")?;
     let outcome = load(&args, &db, &mut input);
     for range in &db.stats().damaged {
         eprintln!("frond: warning: degraded: {}", crate::stats::line(range));
@@ -215,25 +226,33 @@ fn load_batches(
     let bar = progress(input);
     let mut loaded = 0;
     loop {
-        if interrupt::is_requested() {
-            bar.finish_and_clear();
-            let rows = args.skip + loaded;
-            return Err(Fail::Interrupted(format!(
-                "interrupted: {} loaded; continue with --skip {rows}",
-                count_of(loaded, "row")
-            )));
-        }
         let rows = match fill(input, &mut loader).and_then(|()| loader.commit(db)) {
-            Ok(0) => break,
             Ok(rows) => rows,
+            Err(Fail::Interrupted(_)) => 0,
             Err(fail) => {
                 bar.finish_and_clear();
                 return Err(stopped_at(fail, args.skip + loaded));
             }
         };
         loaded += rows;
-        if let Some(ledger) = &mut ledger {
-            ledger.acknowledge(rows, loaded)?;
+        if let Some(ledger) = &mut ledger
+            && rows > 0
+        {
+            ledger.acknowledge(rows, args.skip + loaded)?;
+        }
+        if interrupt::is_requested() {
+            bar.finish_and_clear();
+            return Err(match loaded {
+                0 => nothing_loaded(),
+                _ => Fail::Interrupted(format!(
+                    "interrupted: {} loaded; continue with --skip {}",
+                    count_of(loaded, "row"),
+                    args.skip + loaded
+                )),
+            });
+        }
+        if rows == 0 {
+            break;
         }
         show_progress(&bar, args, input, loaded, started.elapsed());
     }
@@ -261,7 +280,12 @@ fn summary(args: &Args, input: &Input, indexes: usize, loaded: u64, time: Durati
 /// Puts the next batch of records into the loader.
 fn fill(input: &mut Input, loader: &mut Loader<'_>) -> Result {
     while !loader.is_full() {
-        let Some((record, names)) = input.next()? else { break };
+        let (record, names) = match input.next() {
+            Ok(Some(next)) => next,
+            // A signal: the rows before it are committed.
+            Ok(None) | Err(Fail::Interrupted(_)) => break,
+            Err(fail) => return Err(fail),
+        };
         loader.add(record, names)?;
     }
     Ok(())
@@ -301,6 +325,6 @@ fn show_progress(bar: &ProgressBar, args: &Args, input: &Input, loaded: u64, tim
         grouped(loaded),
         grouped(rate),
         size(input.position()),
-        size(store_bytes(&args.store.dir, |_| true)),
+        size(store_bytes(&args.store.dir, |_| true).on_disk),
     ));
 }

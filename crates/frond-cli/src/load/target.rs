@@ -8,7 +8,7 @@ use frond::{Batch, Db, SizeClass, Tree, TreeOptions};
 
 use crate::{
     fail::{Fail, Result, error},
-    rows::{ColumnKind, Header, IndexHeader, KeyColumn, VERSION, index_name, list},
+    rows::{ColumnKind, Header, IndexHeader, KeyColumn, VERSION, index_name, list, no_column},
 };
 
 use super::{Args, Input};
@@ -173,15 +173,7 @@ pub fn new_header(args: &Args, input: &Input) -> Result<Header> {
     for (what, asked) in [("--key", &args.key), ("--index", &args.index)] {
         for (at, column) in asked.iter().enumerate() {
             if !columns.contains(&column.name) {
-                let types = match column.name.contains(':') {
-                    true => "; types are :int, :float, :time, :text and :desc",
-                    false => "",
-                };
-                return error(format!(
-                    "{what}: no column \"{}\"; existing columns: {}{types}",
-                    column.name,
-                    columns.join(", ")
-                ));
+                return error(format!("{what}: {}", no_column(&column.name, &columns)));
             }
             if asked.iter().take(at).any(|other| other.name == column.name) {
                 return error(format!("{what} names column \"{}\" twice", column.name));

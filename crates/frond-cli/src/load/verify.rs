@@ -1,8 +1,9 @@
 //! Verification against a ledger: everything that it lists as acknowledged must be in the store.
 //!
-//! The input is read again from its start, and each row up to the last acknowledged one is looked
-//! up, in the tree and in every index. Then everything is counted: beyond what was acknowledged
-//! there may be the one batch that was in progress when the loader ended, completely or not at all.
+//! The input is read again, from its start or after the records that `--skip` skips, and each row up
+//! to the last acknowledged one is looked up, in the tree and in every index. Then everything is
+//! counted: beyond what was acknowledged there may be the one batch that was in progress when the
+//! loader ended, completely or not at all.
 
 use std::path::Path;
 
@@ -17,7 +18,9 @@ use super::{Args, batches::Loader, input::Input, ledger, target::Target};
 
 /// Runs the verification; a difference results in exit code 1.
 pub fn run(args: &Args, input: &mut Input, path: &Path) -> Result {
-    let (batches, acknowledged) = ledger::read(path)?;
+    let ledger = ledger::read(path)?;
+    // Records that a later load has skipped were loaded before, if not acknowledged.
+    let acknowledged = ledger.records.saturating_sub(args.skip);
     // Opening recovers from the log, which requires write access.
     let options = Options::new().cache_size(args.store.memory).create(false);
     let db = open(&args.store.dir, options)?;
@@ -31,7 +34,11 @@ pub fn run(args: &Args, input: &mut Input, path: &Path) -> Result {
         };
         let built = loader.build(record, names)?;
         if target.tree.get(built.key())?.as_deref() != Some(built.row()) {
-            return differs(format!("line {}: the row is missing or differs", record.line));
+            return differs(format!(
+                "line {}: the row is missing or differs (the options of the load, such as --null, must \
+                 be given here, too)",
+                record.line
+            ));
         }
         for (at, index) in target.indexes.iter().enumerate() {
             built.index_key(&target.header, at, &mut index_key).map_err(Fail::Error)?;
@@ -68,9 +75,9 @@ pub fn run(args: &Args, input: &mut Input, path: &Path) -> Result {
     };
     say(&format!(
         "{} rows in {} batches were acknowledged: all are present, with {} index entries, and {more}",
-        grouped(acknowledged),
-        grouped(batches),
-        grouped(acknowledged * target.indexes.len() as u64),
+        grouped(ledger.rows),
+        grouped(ledger.batches),
+        grouped(ledger.rows * target.indexes.len() as u64),
     ))
 }
 

@@ -96,7 +96,7 @@ impl KeyColumn {
             }
             ColumnKind::Int | ColumnKind::Float => return Err(no_prefix(&self.name)),
             ColumnKind::Time => {
-                let (from, to) = self.typed(period(text), text)?;
+                let (from, to) = self.period(text)?;
                 self.write_part(from, first);
                 self.write_part(to, last);
                 if self.desc {
@@ -156,6 +156,33 @@ impl KeyColumn {
         })
     }
 
+    /// A value that a range starts or ends at: for a year, month, day, hour, minute or second its
+    /// first moment, any other value as it is.
+    ///
+    /// # Errors
+    /// The column holds times, and `text` is not the start of one.
+    pub fn bound(&self, text: String) -> Result<String, String> {
+        match self.kind {
+            ColumnKind::Time if text != "\\N" => {
+                let (first, _) = self.period(text.as_bytes())?;
+                Ok(String::from_utf8_lossy(&time(first)).into_owned())
+            }
+            _ => Ok(text),
+        }
+    }
+
+    fn period(&self, text: &[u8]) -> Result<(i64, i64), String> {
+        period(text).ok_or_else(|| {
+            format!(
+                "\"{}\" is not a time for column \"{}\": use a year (2026), a month (2026-01), a day \
+                 (2026-01-31), or a time such as 2026-01-31T23:59:59Z, which may stop at the hour \
+                 or minute",
+                crate::escape::escape(text.get(..40).unwrap_or(text)),
+                self.name
+            )
+        })
+    }
+
     fn typed<T>(&self, parsed: Option<T>, value: &[u8]) -> Result<T, String> {
         let wanted = match self.kind {
             ColumnKind::Text => "text",
@@ -164,7 +191,9 @@ impl KeyColumn {
             }
             ColumnKind::Int => "a 64-bit integer",
             ColumnKind::Float => "a 64-bit floating-point number",
-            ColumnKind::Time => "a time such as 2026-01-31T23:59:59Z",
+            ColumnKind::Time => {
+                "a time such as 2026-01-31T23:59:59Z, 2026-01-31 23:59 or 2026-01-31"
+            }
         };
         parsed.ok_or_else(|| {
             let value = crate::escape::escape(value.get(..40).unwrap_or(value));
@@ -232,6 +261,18 @@ pub fn list(columns: &[KeyColumn]) -> String {
     match columns.is_empty() {
         true => "none".to_owned(),
         false => columns.iter().map(KeyColumn::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// The message for a column that does not exist, such as one with a type that does not.
+pub fn no_column(name: &str, existing: &[String]) -> String {
+    let existing = existing.join(", ");
+    match name.rsplit_once(':') {
+        None => format!("no column \"{name}\"; existing columns: {existing}"),
+        Some((_, kind)) => format!(
+            "\":{kind}\" is not a type: types are :int, :float, :time, :text and :desc; and there is \
+             no column \"{name}\"; existing columns: {existing}"
+        ),
     }
 }
 

@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 mod column;
 
-pub use column::{ColumnKind, KeyColumn, integer, list, no_prefix};
+pub use column::{ColumnKind, KeyColumn, integer, list, no_column, no_prefix};
 
 /// What a loaded tree stores about itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

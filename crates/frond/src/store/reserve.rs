@@ -368,8 +368,8 @@ impl Store {
         let ReserveStats { target, admitted, backed_free, disk_free } = self.reserve_stats();
         let size = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
         Err(Error::Full(format!(
-            "the commit needs {}, earlier commits {} and the reserve {}, and {} are free: {} in the \
-             store and {} on the disk",
+            "the commit needs {}, earlier commits may still need up to {} and the reserve {}, and {} are \
+             free: {} in the store and {} on the disk",
             size(needed),
             size(admitted),
             size(target),
