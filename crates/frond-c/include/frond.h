@@ -1803,6 +1803,8 @@ int32_t frond_snapshot_drop(const frond_db *db, const char *name, frond_error *e
 int32_t frond_snapshots(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
 // Opens a tree by the name that it had in the snapshot, even if it has another name now.
+// frond_tree_info returns the attributes that it had there, and if its layout has changed since,
+// the handle returns values in the layout that it had there.
 int32_t frond_snapshot_tree_open(const frond_snapshot *snapshot,
                                  const char *name,
                                  frond_tree **tree,

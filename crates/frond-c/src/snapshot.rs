@@ -59,6 +59,8 @@ fn frond_snapshots(db: &frond_db, tell: frond_line, context: *mut c_void) -> Don
 }
 
 /// Opens a tree by the name that it had in the snapshot, even if it has another name now.
+/// frond_tree_info returns the attributes that it had there, and if its layout has changed since,
+/// the handle returns values in the layout that it had there.
 #[api]
 fn frond_snapshot_tree_open(snapshot: &frond_snapshot, name: &str, tree: New<frond_tree>) -> Done {
     tree.give(frond_tree(snapshot.0.open_tree(name)?))

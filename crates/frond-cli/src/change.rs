@@ -5,11 +5,11 @@
 use frond::{Batch, Tree, TreeOptions};
 
 use crate::{
-    common::{StoreArgs, open_or_create, open_tree, say},
+    common::{Moment, StoreArgs, open_or_create, open_tree, say},
     escape::{unescape, unescape_or_null},
     fail::{Fail, Result, error},
-    load::Target,
-    rows::{Header, RowBuilder, index_name},
+    load::{Target, standing_indexes},
+    rows::{Header, RowBuilder},
     show::Form,
 };
 
@@ -95,7 +95,7 @@ pub fn put(args: PutArgs) -> Result {
     };
     must_be_of_no_table(&tree)?;
     let mut batch = Batch::new();
-    match Form::of(&db, &tree) {
+    match Form::of(&Moment::Now(db.clone()), &tree) {
         Form::Rows(header) => {
             let row = row_of(&header, &args.words)?;
             replace_row(&Target::of(&db, tree, header)?, &row, &mut batch)?;
@@ -159,7 +159,7 @@ pub fn delete(args: DeleteArgs) -> Result {
     let db = args.store.open_to_write()?;
     let tree = open_tree(&db, &args.tree)?;
     must_be_of_no_table(&tree)?;
-    let form = Form::of(&db, &tree);
+    let form = Form::of(&Moment::Now(db.clone()), &tree);
     let key = form.key(&args.key)?;
     let mut batch = Batch::new();
     if let Form::Index(index, _) = form {
@@ -191,12 +191,12 @@ pub fn drop(args: DropArgs) -> Result {
     let mut change = db.change_trees();
     change.drop_tree(args.tree.as_str());
     let mut indexes = 0;
-    match Form::of(&db, &tree) {
+    match Form::of(&Moment::Now(db.clone()), &tree) {
         Form::Rows(header) => {
-            for column in &header.indexes {
-                change.drop_tree(index_name(&args.tree, column).as_str());
+            for index in standing_indexes(&db, &args.tree, &header)? {
+                change.drop_tree(index.as_str());
+                indexes += 1;
             }
-            indexes = header.indexes.len();
         }
         Form::Index(index, mut header) => {
             header.indexes.retain(|column| *column != index.column);

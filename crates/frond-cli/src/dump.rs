@@ -14,6 +14,7 @@ use crate::{
     common::{MomentArgs, StoreArgs, class_name, output, parse_class},
     escape::{escape, escape_into, unescape},
     fail::Result,
+    rows::Header,
 };
 
 /// Print every entry: tree TAB key TAB value
@@ -23,6 +24,8 @@ use crate::{
 /// and entries. Bytes that are not printable text are escaped (\t, \n, \r, \\,
 /// \xNN), so two stores with the same content have the same dump. The trees of a
 /// table also have numbers, which depend on the order in which they were created.
+/// A tree that is dumped alone is dumped without its indexes: `frond index` makes
+/// them again.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -108,10 +111,14 @@ pub struct Described {
 
 impl Described {
     /// The options of a tree. A tree of a table that is dumped without the others is not described
-    /// as one of a table.
+    /// as one of a table, and a loaded tree not as one with indexes.
     fn of(tree: &Tree, is_whole: bool) -> Self {
-        let (options, is_of_table) = (tree.info().options, tree.table().is_some());
-        let is_alone = is_of_table && !is_whole;
+        let (mut options, is_of_table) = (tree.info().options, tree.table().is_some());
+        if !is_whole && is_of_table {
+            options.attributes.clear();
+        } else if !is_whole && let Some(header) = Header::of(tree) {
+            options.attributes = Header { indexes: Vec::new(), ..header }.to_attributes();
+        }
         let encoded = |layout: &Option<Layout>| {
             layout.as_ref().map(|layout| {
                 let mut bytes = Vec::new();
@@ -125,7 +132,7 @@ impl Described {
             key_layout: encoded(&options.key_layout),
             value_layout: encoded(&options.value_layout),
             layout_history: escape(&options.layout_history()),
-            attributes: if is_alone { String::new() } else { escape(&options.attributes) },
+            attributes: escape(&options.attributes),
             number: (is_of_table && is_whole).then_some(tree.id().0),
         }
     }

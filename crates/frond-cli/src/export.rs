@@ -83,7 +83,7 @@ fn write(args: &Args, out: &mut impl Write) -> Result {
         Some("txt" | "tsv") => Format::Text,
         _ => Format::Csv,
     });
-    let printer = Printer::new(&args.tree, Form::of(&db, &tree), format, &[])?;
+    let printer = Printer::new(&args.tree, Form::of(&moment, &tree), format, &[])?;
     let mut printer = printer.without_numbers();
     printer.header(out)?;
     let mut cursor = moment.scan(&tree, ..)?;

@@ -42,7 +42,7 @@ pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
     let moment = args.moment.of(&db)?;
     let tree = moment.tree(&args.tree)?;
-    let form = Form::of(&db, &tree);
+    let form = Form::of(&moment, &tree);
     let key = form.key(&args.key)?;
     let Some(value) = moment.get(&tree, &key)? else {
         return Err(Fail::Negative(format!("no such key in \"{}\"", args.tree)));

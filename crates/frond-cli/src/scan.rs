@@ -79,9 +79,9 @@ pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
     let moment = args.moment.of(&db)?;
     let tree = moment.tree(&args.tree)?;
-    let form = Form::of(&db, &tree);
+    let form = Form::of(&moment, &tree);
     let by = args.by.as_ref().map(|column| index(&moment, &tree, &form, column));
-    let by = by.transpose()?.map(|index| (Form::of(&db, &index), index));
+    let by = by.transpose()?.map(|index| (Form::of(&moment, &index), index));
     let (keys, scanned) = by.as_ref().map_or((&form, &tree), |(form, index)| (form, index));
     let mut cursor = moment.scan(scanned, bounds(&args, keys)?)?;
     if args.reverse {
@@ -122,7 +122,7 @@ pub fn run(args: Args) -> Result {
 
 /// The index of a tree on a column.
 fn index(moment: &Moment, tree: &Tree, form: &Form, column: &str) -> Result<Tree> {
-    let name = tree.name();
+    let name = tree.info().name;
     let tree = match tree.table() {
         None => &*name,
         Some(_) => {

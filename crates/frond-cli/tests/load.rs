@@ -507,6 +507,50 @@ fn an_incomplete_dump_loads_nothing() {
     assert_eq!(place.ok(&["dump", &copy]), dump);
 }
 
+/// A dump that names an index without having it is refused; a tree that is dumped alone does not
+/// name its indexes.
+#[test]
+fn a_dump_without_an_index_loads_nothing() {
+    let place = Place::loaded(3);
+    let copy = place.path("copy").display().to_string();
+    let dump = place.ok(&["dump", "STORE"]);
+    let kept = dump.lines().filter(|line| !line.contains("t.by_v\t") && !line.starts_with("\t\t"));
+    let kept: String = kept.map(|line| format!("{line}\n")).collect();
+    let less = place.write("less", format!("{kept}\t\t{{\"trees\":1,\"entries\":3}}\n"));
+    assert_eq!(
+        place.fails(2, &["load", &copy, "--dump", &less]),
+        "the dump has tree \"t\" without its index \"t.by_v\"; nothing was loaded"
+    );
+    assert_eq!(place.ok(&["trees", &copy, "--json"]), "");
+    let alone = place.write("alone", place.ok(&["dump", "STORE", "t"]));
+    place.ok(&["load", &copy, "--dump", &alone]);
+    place.ok(&["put", &copy, "t", "id=9", "v=new"]);
+    place.ok(&["index", &copy, "t", "v"]);
+    assert_eq!(place.ok(&["scan", &copy, "t", "--by", "v", "--count"]), "4\n");
+}
+
+/// Another program may have dropped an index.
+#[test]
+fn a_tree_with_a_missing_index_can_be_dropped() {
+    let place = Place::loaded(3);
+    place.ok(&["index", "STORE", "t", "id"]);
+    let without_an_index = || {
+        let db = frond::Db::open(place.path("store"), frond::Options::new()).expect("a store");
+        db.drop_tree("t.by_v").expect("dropped");
+        db.close().expect("closed");
+    };
+    without_an_index();
+    assert_eq!(place.ok(&["drop", "STORE", "t"]), "dropped \"t\" and its index\n");
+    assert_eq!(place.ok(&["trees", "STORE", "--json"]), "");
+    // Without rows, it can be defined again.
+    let file = place.write("t.csv", "id,v\n1,x\n");
+    place.ok(&["load", "STORE", "t", &file, "--key", "id", "--index", "v"]);
+    place.ok(&["delete", "STORE", "t", "1"]);
+    without_an_index();
+    place.ok(&["load", "STORE", "t", &file, "--key", "id"]);
+    assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "1\n");
+}
+
 #[test]
 fn dump_is_sorted_by_tree_and_key() {
     let place = Place::new();

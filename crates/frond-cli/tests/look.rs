@@ -287,3 +287,65 @@ fn commands_read_a_named_snapshot() {
     assert!(place.fails(2, &["dump", "STORE", "--snapshot", "monday"]).contains("monday"));
     assert_eq!(place.ok(&["dump", "STORE"]), now);
 }
+
+/// The indexes of a snapshot are those that it has, whichever were added or dropped since.
+#[test]
+fn a_named_snapshot_keeps_its_indexes() {
+    let place = Place::new();
+    let file = place.write("t.csv", "id,a,b\n1,x,y\n2,z,u\n");
+    place.ok(&["load", "STORE", "t", &file, "--key", "id:int", "--index", "a"]);
+    let then = place.ok(&["dump", "STORE"]);
+    place.ok(&["snapshot", "create", "STORE", "s"]);
+    place.ok(&["index", "STORE", "t", "b"]);
+    let at_s = |words: &[&str]| place.ok(&[words, &["--snapshot", "s"]].concat());
+    assert_eq!(at_s(&["dump", "STORE"]), then);
+    let loads_whole = |name: &str| {
+        let dump = place.write("dump", at_s(&["dump", "STORE"]));
+        let copy = place.path(name).display().to_string();
+        assert_eq!(place.ok(&["load", &copy, "--dump", &dump]), "4 entries in 2 trees\n");
+        place.ok(&["put", &copy, "t", "id=3", "a=c", "b=d"]);
+        place.ok(&["delete", &copy, "t", "1"]);
+        place.ok(&["load", &copy, "t", &file, "--key", "id:int", "--replace"]);
+        assert_eq!(place.ok(&["scan", &copy, "t", "--by", "a", "--columns", "id"]), "3\n1\n2\n");
+        place.ok(&["index", &copy, "t", "b"]);
+        assert_eq!(place.ok(&["drop", &copy, "t"]), "dropped \"t\" and its 2 indexes\n");
+        assert_eq!(place.ok(&["trees", &copy, "--json"]), "");
+    };
+    loads_whole("added");
+    for index in ["t.by_a", "t.by_b"] {
+        place.ok(&["drop", "STORE", index]);
+    }
+    assert_eq!(at_s(&["scan", "STORE", "t", "--by", "a", "--prefix", "z,"]), "2\tz\tu\n");
+    assert_eq!(at_s(&["scan", "STORE", "t.by_a"]), "x\t1\nz\t2\n");
+    assert_eq!(at_s(&["get", "STORE", "t.by_a", "x", "1"]), "a: x\nid: 1\n");
+    assert_eq!(
+        place.fails(2, &["scan", "STORE", "t", "--by", "b", "--snapshot", "s"]),
+        "no index on \"b\"; indexed columns: a"
+    );
+    loads_whole("dropped");
+    // A tree of the same name with other columns.
+    place.ok(&["drop", "STORE", "t"]);
+    let other = place.write("other.csv", "name,age\nada,36\n");
+    place.ok(&["load", "STORE", "t", &other, "--key", "name"]);
+    assert_eq!(at_s(&["get", "STORE", "t", "1"]), "id: 1\na: x\nb: y\n");
+    assert_eq!(at_s(&["get", "STORE", "t.by_a", "x", "1"]), "a: x\nid: 1\n");
+    assert_eq!(at_s(&["export", "STORE", "t"]), "id,a,b\n1,x,y\n2,z,u\n");
+    loads_whole("replaced");
+}
+
+/// A tree that a program has renamed since.
+#[test]
+fn a_named_snapshot_keeps_the_names_of_trees() {
+    let place = Place::loaded(3);
+    place.ok(&["snapshot", "create", "STORE", "s"]);
+    let db = frond::Db::open(place.path("store"), frond::Options::new()).expect("a store");
+    db.rename_tree("t", "other").expect("renamed");
+    db.rename_tree("t.by_v", "other.by_v").expect("renamed");
+    db.close().expect("closed");
+    let rows = place.ok(&["scan", "STORE", "t", "--by", "v", "--count", "--snapshot", "s"]);
+    assert_eq!(rows, "3\n");
+    let index = place.ok(&["scan", "STORE", "t.by_v", "--limit", "1", "--snapshot", "s"]);
+    assert_eq!(index, "some text of 0\t0\n");
+    let message = place.fails(2, &["scan", "STORE", "t", "--by", "x", "--snapshot", "s"]);
+    assert_eq!(message, "no index on \"x\"; indexed columns: v");
+}

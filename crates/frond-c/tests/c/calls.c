@@ -627,6 +627,11 @@ static void changes(void)
     MUST(frond_tree_info(now, &birth, &value, &error));
     CHECK(birth > 0 && value.length == 5 && memcmp(value.data, "noted", 5) == 0);
     frond_tree_free(was);
+    /* This one still exists, under another name and with attributes that it did not have. */
+    MUST(frond_snapshot_tree_open(then, "made anew", &was, &error));
+    MUST(frond_tree_info(was, &birth, &value, &error));
+    CHECK(frond_tree_id(was) == new && value.length == 0);
+    frond_tree_free(was);
     frond_snapshot_free(then);
     /* A step that fails is reported by its index; a commit waits for transactions with rows. */
     MUST(frond_change_begin(db, NULL, &change, &error));

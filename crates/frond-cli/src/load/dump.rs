@@ -1,6 +1,6 @@
 //! `--dump`: the trees of a dump, all of them or none.
 
-use std::{io::BufRead, path::Path};
+use std::{collections::BTreeMap, io::BufRead, path::Path};
 
 use frond::{Db, Options, TreeId, load::BulkLoad};
 
@@ -10,6 +10,7 @@ use crate::{
     escape::unescape,
     fail::{Fail, Result, error},
     interrupt,
+    rows::{Header, index_name},
 };
 
 use super::{
@@ -45,6 +46,7 @@ pub fn run(args: &Args, path: &Path) -> Result {
 /// Returns the numbers of trees and entries, which the last line of the dump confirms.
 fn load(db: &Db, input: &mut dyn BufRead, cannot: impl Fn(std::io::Error) -> Fail) -> Result<End> {
     let mut loads: Vec<BulkLoad> = Vec::new();
+    let mut headers: BTreeMap<String, Option<Header>> = BTreeMap::new();
     let (mut text, mut name) = (String::new(), String::new());
     let (mut found, mut end) = (End::default(), None);
     for number in 1u64.. {
@@ -77,8 +79,10 @@ fn load(db: &Db, input: &mut dyn BufRead, cannot: impl Fn(std::io::Error) -> Fai
                 serde_json::from_str(third).map_err(|why| wrong(why.to_string()))?;
             name = second.to_owned();
             let tree = unescape(second).map(|name| String::from_utf8_lossy(&name).into_owned());
+            let tree = tree.map_err(wrong)?;
             let options = about.options().map_err(wrong)?;
-            let load = db.bulk_load(&tree.map_err(wrong)?, options);
+            headers.insert(tree.clone(), Header::from_attributes(&options.attributes));
+            let load = db.bulk_load(&tree, options);
             let mut load = load.map_err(|why| wrong(why.to_string()))?;
             if let Some(number) = about.number {
                 load.copied_from(TreeId(number));
@@ -99,6 +103,21 @@ fn load(db: &Db, input: &mut dyn BufRead, cannot: impl Fn(std::io::Error) -> Fai
              or does not match; nothing was loaded",
         );
     }
+    must_have_indexes(&headers)?;
     BulkLoad::finish_all(loads)?;
     Ok(found)
+}
+
+/// Checks that every index that a header names is among the trees.
+fn must_have_indexes(headers: &BTreeMap<String, Option<Header>>) -> Result {
+    for (tree, header) in headers {
+        let indexes = header.iter().flat_map(|header| &header.indexes);
+        let mut names = indexes.map(|column| index_name(tree, column));
+        if let Some(missing) = names.find(|index| !headers.contains_key(index)) {
+            return error(format!(
+                "the dump has tree \"{tree}\" without its index \"{missing}\"; nothing was loaded"
+            ));
+        }
+    }
+    Ok(())
 }

@@ -46,7 +46,7 @@ use crate::{
 
 use batches::Loader;
 use input::{Input, nothing_loaded};
-pub use target::{Target, index_options};
+pub use target::{Target, index_options, standing_indexes};
 
 /// Load rows from CSV, TSV, JSON lines or Debian control files
 ///

@@ -118,11 +118,27 @@ fn is_empty(tree: &Tree) -> frond::Result<bool> {
 fn drop_with_indexes(db: &Db, tree: &Tree) -> frond::Result<()> {
     let (name, mut change) = (tree.name(), db.change_trees());
     change.drop_tree(name.as_str());
-    for column in Header::of(tree).into_iter().flat_map(|header| header.indexes) {
-        change.drop_tree(index_name(&name, &column).as_str());
+    if let Some(header) = Header::of(tree) {
+        for index in standing_indexes(db, &name, &header)? {
+            change.drop_tree(index.as_str());
+        }
     }
     change.commit()?;
     Ok(())
+}
+
+/// The names of the indexes of a tree with this header, without those whose trees are missing.
+pub fn standing_indexes(db: &Db, tree: &str, header: &Header) -> frond::Result<Vec<String>> {
+    let mut standing = Vec::new();
+    for column in &header.indexes {
+        let name = index_name(tree, column);
+        match db.open_tree(&name) {
+            Ok(_) => standing.push(name),
+            Err(frond::Error::NoSuchTree(_)) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(standing)
 }
 
 /// Drops a tree with the name of an index if it is left over from an interrupted creation. Any

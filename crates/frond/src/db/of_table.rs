@@ -18,7 +18,8 @@ const WRITE: &str =
 impl Tree {
     /// The name of the table to which the tree belongs: as the tree of its rows, which has the name
     /// of the table, or as one of its indexes. A `Tree` can read such a tree, but only the
-    /// [`Table`](crate::Table) can write it.
+    /// [`Table`](crate::Table) can write it. If the handle was opened through a snapshot, the table
+    /// is that of the snapshot.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -35,7 +36,10 @@ impl Tree {
     /// # }
     /// ```
     pub fn table(&self) -> Option<String> {
-        Some(self.shared.tree_name(self.entry.table()?))
+        match &self.then {
+            Some(then) => then.table.clone(),
+            None => Some(self.shared.tree_name(self.entry.table()?)),
+        }
     }
 
     /// A handle for the code of tables, which writes rows and index entries together.

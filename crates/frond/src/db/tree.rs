@@ -135,13 +135,20 @@ impl TreeOptions {
     }
 }
 
+/// What the catalog of a snapshot says about a tree.
+pub(super) struct TreeThen {
+    pub record: TreeRecord,
+    /// The name of the table to which it belonged, if any.
+    pub table: Option<String>,
+}
+
 /// A handle to a tree; cheap to clone, usable from all threads at once.
 ///
 /// Reads see every commit that returned before they started, and never wait for a writer.
 ///
 /// If values name the version of their layout ([`Layout::versioned`]), a handle returns all values
-/// in the version that was the newest when it was opened, and fails with `DefinitionChanged` when
-/// it meets a newer one.
+/// in the version that was the newest when it was opened, or in the snapshot through which it was
+/// opened, and fails with `DefinitionChanged` when it meets a newer one.
 #[derive(Clone)]
 pub struct Tree {
     pub(crate) shared: Arc<Shared>,
@@ -151,8 +158,8 @@ pub struct Tree {
     /// Whether the handle is used by a table, which keeps its indexes in step: other handles cannot
     /// write trees of tables.
     pub(super) is_of_table: bool,
-    /// For a handle opened through a snapshot: the tree's birth at that snapshot.
-    then: Option<Seqno>,
+    /// For a handle opened through a snapshot: what the tree was there.
+    pub(super) then: Option<Arc<TreeThen>>,
 }
 
 short_debug!(Tree, "Tree", |tree| tree.name());
@@ -164,16 +171,22 @@ impl Tree {
         Self { shared, entry, schema, is_of_table: false, then: None }
     }
 
-    /// A handle from a snapshot, at which the tree had this birth: it can be read there, whatever
-    /// happened to the tree since.
-    pub(super) fn of_snapshot(shared: Arc<Shared>, entry: Arc<TreeEntry>, then: Seqno) -> Self {
-        Self { then: Some(then), ..Self::new(shared, entry) }
+    /// A handle from a snapshot: the tree can be read there, as it was defined there, whatever
+    /// happened to it since.
+    pub(super) fn of_snapshot(shared: Arc<Shared>, entry: Arc<TreeEntry>, then: TreeThen) -> Self {
+        let mut tree = Self::new(shared, entry);
+        let version = then.record.value_layout.as_ref().and_then(Layout::version);
+        if tree.layout_version() != version {
+            tree.schema = then.record.schema(&tree.entry.work);
+        }
+        tree.then = Some(Arc::new(then));
+        tree
     }
 
     /// The birth of the tree for readers with this handle (Rule: I43).
     pub(super) fn birth(&self) -> Seqno {
         let birth = self.entry.birth();
-        self.then.map_or(birth, |then| then.min(birth))
+        self.then.as_ref().map_or(birth, |then| then.record.birth.min(birth))
     }
 
     /// Fails unless the tree exists at this seqno, for a reader with this handle: it has been
@@ -493,14 +506,18 @@ impl Tree {
         self.entry.id
     }
 
-    /// The current name.
+    /// The current name, also if the handle was opened through a snapshot.
     pub fn name(&self) -> String {
         self.entry.name()
     }
 
-    /// The tree's name and options.
+    /// The tree's name and options; if the handle was opened through a snapshot, those that the
+    /// tree had there.
     pub fn info(&self) -> TreeInfo {
-        self.entry.record().into()
+        match &self.then {
+            Some(then) => then.record.clone().into(),
+            None => self.entry.record().into(),
+        }
     }
 
     /// The version of the layout in which the handle returns values, if these name theirs.

@@ -1,6 +1,10 @@
 //! Clones and named snapshots: what they show, what they cost, and that their space is freed.
 
-use frond::{Db, Error, Options, TreeOptions, check::CheckMode};
+use frond::{
+    Db, Error, IndexSpec, Options, TableSpec, TreeOptions,
+    check::CheckMode,
+    layout::{Hint, Layout, NewPart, Part},
+};
 
 fn open(dir: &std::path::Path) -> Db {
     Db::open(dir.join("store"), Options::new().cache_size(16 << 20)).unwrap()
@@ -97,5 +101,57 @@ fn a_named_snapshot_shows_dropped_trees_after_a_restart() {
     }
     assert!(matches!(db.open_snapshot("s"), Err(Error::NoSuchSnapshot(_))));
     drop((snapshot, then, empty));
+    db.close().unwrap();
+}
+
+/// A tree that is opened through a snapshot is described as the snapshot lists it, whether it still
+/// exists or not, and has rows of the layout that it had.
+#[test]
+fn trees_of_a_snapshot_are_defined_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let part = Part::Fixed(1, Hint::Integer);
+    let options =
+        TreeOptions::new().attributes(*b"then").value_layout(Layout::versioned([part.clone()]));
+    for name in ["t", "gone"] {
+        db.create_tree(name, options.clone()).unwrap().put(b"k", [0, 0, 7]).unwrap();
+    }
+    let index = IndexSpec::new("all", |_, row, out| {
+        out.extend_from_slice(row);
+        Ok(true)
+    });
+    for name in ["users", "gone users"] {
+        db.table(TableSpec::new(name).index(index.clone())).unwrap();
+    }
+    db.create_snapshot("named").unwrap();
+    let held = db.snapshot();
+    let added = NewPart::Add { part, default: vec![9] };
+    let now = db.change_layout("t", &[added, NewPart::Keep(1)], Some(b"now".to_vec())).unwrap();
+    now.put(b"later", [0, 1, 9, 7]).unwrap();
+    db.rename_tree("t", "renamed").unwrap();
+    db.drop_tree("gone").unwrap();
+    db.drop_table("gone users").unwrap();
+    db.checkpoint().unwrap();
+    for snapshot in [&held, &db.open_snapshot("named").unwrap()] {
+        let listed = snapshot.trees().unwrap();
+        assert_eq!(listed.len(), 6);
+        for info in listed {
+            let tree = snapshot.open_tree(&info.name).unwrap();
+            assert_eq!(tree.info(), info);
+            let table = info.name.split_once('/').map_or(&*info.name, |(table, _)| table);
+            assert_eq!(tree.table().as_deref(), Some(table).filter(|name| name.ends_with("users")));
+        }
+        for name in ["t", "gone"] {
+            let tree = snapshot.open_tree(name).unwrap();
+            assert_eq!(tree.info().options, options);
+            assert_eq!(tree.layout_version(), Some(0));
+            assert_eq!(snapshot.get(&tree, b"k").unwrap(), Some(vec![0, 0, 7]));
+            assert_eq!(snapshot.count(&tree, ..).unwrap(), 1);
+        }
+        assert_eq!(snapshot.get(&now, b"k").unwrap(), Some(vec![0, 1, 9, 7]), "a current handle");
+    }
+    assert_eq!(now.info().options.attributes, b"now");
+    assert_eq!((now.info().name, now.name()), ("renamed".into(), "renamed".into()));
+    drop((held, now));
     db.close().unwrap();
 }

@@ -2,12 +2,12 @@
 
 use crate::{
     Error, KeyRange, Result, Seqno, TreeId,
-    catalog::{BUILD_ATTRIBUTES, CATALOG_TREE, Record, TreeRecord},
+    catalog::{BUILD_ATTRIBUTES, CATALOG_TREE, Record, StoredTable, TreeRecord},
     db::{
         Cursor, Projection, Rows, Shared, Tree, TreeInfo,
         ddl::operators::must_know,
         read::{View, in_key_order},
-        tree::bounds,
+        tree::{TreeThen, bounds},
     },
     key_range::OrEmpty,
     pipeline::Engine,
@@ -233,8 +233,10 @@ impl Snapshot {
     }
 
     /// Opens the tree that had this name at this snapshot, for reading it here; it may have another
-    /// name now. If it was dropped, everything except reading at snapshots from before the drop
-    /// fails with `NoSuchTree`.
+    /// name now. [`Tree::info`] returns what [`trees`](Self::trees) lists: the name, the options and
+    /// the attributes as they were, which also define what values look like. If the tree was
+    /// dropped, everything except reading at snapshots from before the drop fails with
+    /// `NoSuchTree`.
     ///
     /// # Errors
     /// `NoSuchTree` if there was none; `OperatorNeeded` if it was dropped since and used a merge
@@ -254,7 +256,11 @@ impl Snapshot {
         }
         let now = shared.catalog.by_id(record.id);
         let entry = now.unwrap_or_else(|| shared.catalog.gone(record.clone(), self.seqno()));
-        Ok(Tree::of_snapshot(shared.clone(), entry, record.birth))
+        // A table keeps its trees until they are dropped.
+        let rows = entry.table().or_else(|| then.values().find_map(|rows| owner(rows, record.id)));
+        let table = rows.and_then(|rows| Some(then.get(&rows)?.name.clone()));
+        let then = TreeThen { record: record.clone(), table };
+        Ok(Tree::of_snapshot(shared.clone(), entry, then))
     }
 
     fn then(&self) -> Result<TreesThen> {
@@ -299,4 +305,11 @@ impl Snapshot {
             }
         }
     }
+}
+
+/// The tree `rows` if it holds the rows of a table to which this tree belongs.
+fn owner(rows: &TreeRecord, tree: TreeId) -> Option<TreeId> {
+    let table = StoredTable::of(rows.id, &rows.attributes)?;
+    let is_own = rows.id == tree || table.indexes.iter().any(|index| index.tree == tree);
+    is_own.then_some(rows.id)
 }
