@@ -1895,7 +1895,8 @@ int32_t frond_open(const char *path,
 
 // Closes the store: all commits become durable, and the next open needs no recovery. The handle is
 // released, also after an error. Other handles that are left fail with FRD-3204, except open
-// cursors; they must still be released.
+// cursors; they must still be released. Calls of other threads that wait, for locks or for memory,
+// fail with it at once, and open transactions are rolled back.
 int32_t frond_close(frond_db *db, frond_error *error);
 
 // Makes everything committed so far durable in trees, and returns free disk space to the file
@@ -2195,7 +2196,7 @@ uint64_t frond_txn_id(const frond_txn *txn);
 // (FRD-1107), or an error that left its writes incomplete (a full disk, FRD-1301, may or may not
 // do so). Such a transaction is rolled back, its locks are released, and its calls fail with
 // FRD-1109; release the handle with frond_txn_rollback, as usual. After any other error the
-// transaction continues. True if `txn` is null.
+// transaction continues. True if `txn` is null, and once the store is closed.
 bool frond_txn_is_over(const frond_txn *txn);
 
 // Sets how long each later call waits for locks in total, in milliseconds. 0: a call that would

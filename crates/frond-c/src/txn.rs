@@ -155,7 +155,7 @@ fn frond_txn_id(txn: Option<&frond_txn>) -> u64 {
 /// (FRD-1107), or an error that left its writes incomplete (a full disk, FRD-1301, may or may not
 /// do so). Such a transaction is rolled back, its locks are released, and its calls fail with
 /// FRD-1109; release the handle with frond_txn_rollback, as usual. After any other error the
-/// transaction continues. True if `txn` is null.
+/// transaction continues. True if `txn` is null, and once the store is closed.
 #[api]
 fn frond_txn_is_over(txn: Option<&frond_txn>) -> bool {
     txn.is_none_or(|txn| txn.txn.is_over())

@@ -159,6 +159,7 @@ pub const BUGS: &[Bug] = &[
     bug("locks: a wait that failed keeps the row", "LockTable::lock_unwritten", "locks"),
     bug("locks: a wait outlasts its time", "LockTable::deadline", "locks"),
     bug("locks: a cancelled sleeper is not woken", "Sleepers::wake", "schedules of locks"),
+    bug("locks: a close wakes no waiter", "LockTable::close", "schedules of locks"),
     bug("txn: batches pass a closed gate", "LockGate::pass", "schedules of txn"),
     bug("txn: a commit is not noted at its trees", "Shared::sequence", "scenarios"),
     bug("txn: the second committer wins", "Txn::must_not_conflict", "scenarios"),

@@ -40,7 +40,6 @@ use crate::{
     io::Env,
     page::Link,
     store::{self, Held, SlotState, Superblock},
-    sync::Ordering,
 };
 
 use increment::{Increment, IncrementWriter};
@@ -271,7 +270,7 @@ impl Shared {
     fn freeze_decided(&self, until: Duration) -> Result<(Seqno, u64)> {
         let engine = &*self.engine;
         loop {
-            engine.health.check()?;
+            engine.health.check_open()?;
             {
                 let mut section = engine.enter();
                 if engine.in_doubt.are_decided() {
@@ -297,7 +296,7 @@ impl Shared {
         let engine = &*self.engine;
         let mut put_while_open = |kind, link: &Link, at, bytes: &[u8]| {
             // After a close, another owner of the store may overwrite what is still to be copied.
-            if self.lifecycle.closed.load(Ordering::Acquire) {
+            if engine.health.is_closing() {
                 return Err(Error::Closed);
             }
             engine.health.check()?;

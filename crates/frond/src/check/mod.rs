@@ -58,7 +58,7 @@ use crate::{
     pipeline::Engine,
     progress::Progress,
     store::{self, Extent, SlotState, Store, Superblock},
-    sync::{Arc, Ordering},
+    sync::Arc,
     types::Lsn,
 };
 
@@ -126,7 +126,7 @@ impl Db {
         progress: &Progress,
     ) -> Result<CheckReport> {
         let shared = &self.shared;
-        if shared.lifecycle.closed.load(Ordering::Acquire) {
+        if shared.engine.health.is_closing() {
             return Err(Error::Closed);
         }
         let engine = &shared.engine;

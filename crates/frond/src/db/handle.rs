@@ -145,9 +145,19 @@ impl Db {
     ///
     /// It does not consume the handle, because that would say nothing about the others: clones,
     /// trees, snapshots and transactions may be left, in other threads, too. Their reads and writes
-    /// fail with [`Error::Closed`] from now on, and transactions that have not committed are rolled
-    /// back. Only cursors that are open go on, until the store is opened again and reuses the space
-    /// of what they read.
+    /// fail with [`Error::Closed`] from now on. Only cursors that are open go on, until the store
+    /// is opened again and reuses the space of what they read.
+    ///
+    /// Calls of other threads that wait when the close begins, for a row, a gap, a tree, memory or
+    /// the end of transactions, return `Closed` at once, whatever their timeout, and have done
+    /// nothing. A commit that has its place in the log by then ends as usual and is durable; later
+    /// ones fail with `Closed`.
+    ///
+    /// Transactions that are open when the close begins are rolled back: nothing of them is
+    /// committed, and no call waits for their locks any more. From then on
+    /// [`Txn::is_over`](crate::Txn::is_over) is true for all of them, and
+    /// [`transactions`](Self::transactions) lists none. Their memory is freed when their handles
+    /// are dropped. [Prepared](crate::Txn::prepare) transactions stay prepared, for the next open.
     ///
     /// Dropping the last handle closes the store likewise, and prints an error to standard error;
     /// while the thread panics, it leaves the store to the recovery of the next open. A store that

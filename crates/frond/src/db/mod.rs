@@ -69,8 +69,10 @@ use striped_handle::StripedHandles;
 ///
 /// Cheap to clone. The store closes when [`close`](Db::close) is called, or when the last handle is
 /// dropped: clones, trees, snapshots, transactions, cursors, loads and change feeds are handles,
-/// too. `close` returns errors. A drop has no caller to return them to, so it prints them to
-/// standard error. Neither loses a commit that was acknowledged as durable.
+/// too. `close` returns errors, rolls open transactions back, and makes calls that wait in other
+/// threads fail with [`Error::Closed`](crate::Error::Closed). A drop has no caller to return errors
+/// to, so it prints them to standard error. Neither loses a commit that was acknowledged as
+/// durable.
 ///
 /// ```
 /// use frond::{Db, Options};

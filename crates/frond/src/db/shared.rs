@@ -65,7 +65,6 @@ pub(crate) struct Sessions {
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     pub read_only: bool,
-    pub closed: AtomicBool,
     pub closing: Mutex<()>,
     pub background: Background,
     /// Problems that opening met and worked around.
@@ -101,9 +100,8 @@ impl Lifecycle {
         warnings: Vec<String>,
         watch: Arc<Watch>,
     ) -> Self {
-        let (closed, closing) = (AtomicBool::new(false), Mutex::new(()));
-        let freed = FreedBefore::default();
-        Self { read_only, closed, closing, background, warnings, watch, freed }
+        let (closing, freed) = (Mutex::new(()), FreedBefore::default());
+        Self { read_only, closing, background, warnings, watch, freed }
     }
 }
 
@@ -129,14 +127,15 @@ impl Shared {
         Snapshot::new(self.engine.clone(), Some(self.clone()), visible)
     }
 
-    /// Stops the background work, makes what the log does not need durable, and closes the files;
-    /// later calls do nothing.
+    /// Wakes all that wait for locks, stops the background work, makes what the log does not need
+    /// durable, and closes the files; later calls do nothing.
     pub(super) fn close(&self) -> Result<()> {
         let _closing = self.lifecycle.closing.lock().unwrap();
-        if self.lifecycle.closed.swap(true, Ordering::SeqCst) {
+        let engine = &*self.engine;
+        if !engine.health.begin_close() {
             return Ok(());
         }
-        let engine = &*self.engine;
+        self.locking.table.close();
         self.lifecycle.background.stop(engine);
         let outcome = if self.lifecycle.read_only || engine.health.check().is_err() {
             Ok(())

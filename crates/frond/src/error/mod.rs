@@ -14,6 +14,11 @@ use crate::types::{KeyStart, Xid};
 mod duplicate;
 mod place;
 
+/// What a request for a tree as a whole was to lock, in words.
+pub(crate) const WHOLE_TREE: &str = "the whole tree";
+/// Ends the words for a holder that began on the thread that waited for it.
+pub(crate) const ON_THIS_THREAD: &str = ", which began on this thread";
+
 pub use duplicate::Duplicate;
 pub use place::Place;
 
@@ -63,7 +68,7 @@ pub enum Error {
     },
     /// A lock was not granted in time (FRD-1101). Nothing of the call was done.
     #[error(
-        "FRD-1101 lock wait timeout: {what} of tree \"{tree}\" is locked by {holder}; try again, or raise the lock timeout"
+        "FRD-1101 lock wait timeout: {} is locked by {holder}{}", of_tree(.what, .tree), advice(.holder)
     )]
     LockTimeout {
         /// The tree.
@@ -77,7 +82,7 @@ pub enum Error {
     },
     /// The transaction is the victim of a deadlock (FRD-1102): everything is rolled back.
     #[error(
-        "FRD-1102 deadlock: this transaction waited for {what} of tree \"{tree}\", locked by {holder}, which waits for this one; it was rolled back: retry in a new transaction"
+        "FRD-1102 deadlock: this transaction waited for {}, locked by {holder}, which waits for this one; it was rolled back: retry in a new transaction", of_tree(.what, .tree)
     )]
     Deadlock {
         /// The tree.
@@ -90,7 +95,7 @@ pub enum Error {
         key: Option<KeyStart>,
     },
     /// Another transaction holds the lock, and the call must not wait (FRD-1105). Nothing was done.
-    #[error("FRD-1105 {what} of tree \"{tree}\" is locked by {holder}")]
+    #[error("FRD-1105 {} is locked by {holder}", of_tree(.what, .tree))]
     LockBusy {
         /// The tree.
         tree: String,
@@ -423,7 +428,8 @@ pub enum Error {
         "FRD-3203 the store stopped during this commit ({0}); after the store is opened again, the commit is there completely or not at all"
     )]
     OutcomeUnknown(String),
-    /// The store is closed (FRD-3204).
+    /// The store is closed, or is being closed (FRD-3204). A call that was waiting when that began
+    /// has done nothing.
     #[error("FRD-3204 the store is closed")]
     Closed,
     /// A page that could not have been read again was about to be written (FRD-3205): the kind of
@@ -438,6 +444,22 @@ pub enum Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// What was to be locked, with its tree.
+fn of_tree(what: &str, tree: &str) -> String {
+    match what {
+        WHOLE_TREE => format!("{what} \"{tree}\""),
+        _ => format!("{what} of tree \"{tree}\""),
+    }
+}
+
+/// What to do about a holder that kept a lock for too long.
+fn advice(holder: &str) -> &'static str {
+    match holder.ends_with(ON_THIS_THREAD) {
+        true => ": if it is still open here, commit it or drop it first",
+        false => "; try again, or raise the lock timeout",
     }
 }
 

@@ -292,8 +292,10 @@ impl Engine {
         if bytes < self.limits.memtable_bytes / 8 {
             return Ok(None);
         }
-        let turn =
-            self.admission.large_batch.take(&|| self.health.check().and_then(|()| goes_on()))?;
+        let turn = self
+            .admission
+            .large_batch
+            .take(&|| self.health.check_open().and_then(|()| goes_on()))?;
         loop {
             self.health.check()?;
             // Nothing is applied until there is space on the disk, so the caller must know (Rule:
@@ -327,8 +329,10 @@ impl Engine {
         waiting_max: usize,
         goes_on: &dyn Fn() -> Result<()>,
     ) -> Result<TurnTaken<'_>> {
-        let turn =
-            self.admission.spilled_commit.take(&|| self.health.check().and_then(|()| goes_on()))?;
+        let turn = self
+            .admission
+            .spilled_commit
+            .take(&|| self.health.check_open().and_then(|()| goes_on()))?;
         loop {
             self.health.check()?;
             self.check_room()?;
@@ -374,6 +378,7 @@ impl Engine {
     }
 
     fn help_or_wait(&self, seen: u64) -> Result<()> {
+        self.health.check_open()?;
         match self.env.workers {
             Workers::Manual => {
                 self.with_room(|| self.apply_oldest())?;
@@ -530,7 +535,6 @@ impl Engine {
                 let fits = bytes <= target / 4 || left >= bytes.saturating_mul(2);
                 return if fits { Ok(0) } else { Err(Error::Full(too_large(bytes, left))) };
             }
-            self.health.check()?;
             self.await_checkpoint();
             self.checkpoint_or_wait(seen)?;
             if let Some(admitted) = admit()? {
@@ -609,6 +613,7 @@ impl Engine {
 
     /// Applies and checkpoints by hand, or sleeps until something happens in the store.
     fn checkpoint_or_wait(&self, seen: u64) -> Result<()> {
+        self.health.check_open()?;
         match self.env.workers {
             Workers::Manual => {
                 self.with_room(|| self.apply_oldest())?;

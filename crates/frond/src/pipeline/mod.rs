@@ -264,6 +264,8 @@ impl Signal {
 pub(crate) struct Health {
     /// Set after `why`; set without a reason by a clean close.
     failed: AtomicBool,
+    /// A close has begun. Its own work goes on until `failed` is set.
+    pub closing: AtomicBool,
     why: Mutex<Option<String>>,
 }
 
@@ -274,6 +276,23 @@ impl Health {
             return Ok(());
         }
         Err(self.why().map_or(Error::Closed, Error::Failed))
+    }
+
+    /// Like [`check`](Self::check), and `Err(Error::Closed)` from the moment at which a close
+    /// begins: for calls that wait or commit.
+    pub fn check_open(&self) -> Result<()> {
+        self.check()?;
+        if self.is_closing() { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// True once a close has begun.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Begins a close; false if one has begun before.
+    pub fn begin_close(&self) -> bool {
+        !self.closing.swap(true, Ordering::SeqCst)
     }
 
     /// Why the store stopped, if it did.
@@ -287,7 +306,7 @@ impl Health {
         self.failed.store(true, Ordering::Release);
     }
 
-    /// Closes the store without a failure: from now on every call fails with `Closed`.
+    /// Ends a close without a failure: from now on every call fails with `Closed`.
     pub fn close(&self) {
         self.failed.store(true, Ordering::Release);
     }

@@ -165,7 +165,7 @@ impl Build<'_> {
             match self.build.snapshot(Duration::ZERO) {
                 Err(Error::LockTimeout { .. }) => {
                     self.tell(BuildProgress::Waiting)?;
-                    self.table.db.pause(PAUSE);
+                    self.table.db.pause(PAUSE)?;
                 }
                 snapshot => return snapshot,
             }

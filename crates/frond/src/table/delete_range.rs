@@ -132,7 +132,7 @@ impl Table {
                 // A merge may have mapped a row to the columns of a change that is just being made.
                 Err(Error::DefinitionChanged(_)) if looks < LOOKS_MAX => {
                     looks += 1;
-                    self.db.pause(Duration::from_millis(1));
+                    self.db.pause(Duration::from_millis(1))?;
                 }
                 Err(error) => return Err(error),
             }

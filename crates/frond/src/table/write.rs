@@ -146,7 +146,7 @@ impl Table {
                 if looks > LOOKS_MAX || !matches!(error, Error::DefinitionChanged(_)) {
                     return Err(error);
                 }
-                self.db.pause(Duration::from_millis(1));
+                self.db.pause(Duration::from_millis(1))?;
                 definition = self.state.definition();
             }
         }

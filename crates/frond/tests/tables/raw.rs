@@ -112,6 +112,9 @@ fn trees_of_tables_are_dropped_and_changed_with_the_table_only() {
     let is_index = "is an index of table \"people\"";
     for (tree, what) in [("people", "\"people\" is a table"), (&*index, is_index)] {
         refused(db.drop_tree(tree), &format!("{what}: Db::drop_table"));
+        // With other options than its own it is not opened as a tree.
+        let opened = db.tree(tree, TreeOptions::new()).map(drop);
+        refused(opened, &format!("{what}: open the table with `Db::table`"));
         refused(change(db.change_trees().drop_tree(tree).commit()), "Db::drop_index");
         refused(change(db.change_trees().truncate(tree).commit()), "Table::delete_range");
         let attributes = |tree: &str| db.change_trees().set_attributes(tree, vec![]).commit();

@@ -397,6 +397,8 @@ fn tree_locks_exclude_writers_or_all_locking_reads() {
         let refused = two.put(tree, b"3", b"30").unwrap_err();
         assert!(matches!(&refused, Error::LockTimeout { key: None, .. }), "{refused}");
         assert_eq!(refused.tree(), Some("t"));
+        let told = "FRD-1101 lock wait timeout: the whole tree \"t\" is locked by transaction ";
+        assert!(refused.to_string().starts_with(told), "{refused}");
         for asked in [TreeLock::IntentExclusive, TreeLock::Exclusive] {
             let refused = two.lock_tree(tree, asked, IfLocked::NoWait);
             assert!(matches!(refused, Err(Error::LockBusy { .. })), "{refused:?}");
@@ -410,7 +412,8 @@ fn tree_locks_exclude_writers_or_all_locking_reads() {
             store.until_waiting(1);
             let wait = db.lock_waits().remove(0);
             assert!(
-                wait.key.is_none() && wait.to_string().contains("the whole tree of tree \"t\"")
+                wait.key.is_none()
+                    && wait.to_string().contains("access to the whole tree \"t\", behind ")
             );
             one.commit().unwrap();
             batch.join().unwrap();
@@ -459,8 +462,12 @@ fn a_deadlock_through_a_tree_lock_is_resolved_and_reported() {
         writes.join().unwrap().unwrap();
     });
     let told = db.last_deadlock().unwrap().to_string();
-    for part in ["the whole tree of tree \"t\"", "of key \"kkkk", "… (100 bytes) of tree \"other"]
-    {
+    for part in [
+        "the whole tree \"t\", which transaction ",
+        " held or had requested earlier;",
+        "of key \"kkkk",
+        "… (100 bytes) of tree \"other",
+    ] {
         assert!(told.contains(part), "{part}: {told}");
     }
     two.commit().unwrap();

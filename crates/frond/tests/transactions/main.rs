@@ -7,6 +7,7 @@ mod aborted;
 mod absent_keys;
 mod autonomous;
 mod batches;
+mod closing;
 mod concurrent;
 mod counts;
 mod interrupts;

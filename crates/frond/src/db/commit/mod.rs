@@ -195,8 +195,7 @@ impl Shared {
         if self.lifecycle.read_only {
             return Err(Error::ReadOnly);
         }
-        self.engine.health.check()?;
-        if self.lifecycle.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        self.engine.health.check_open()
     }
 
     /// Calls `attempt` with the batch and the queues of index builds that hold its changed keys:
@@ -436,12 +435,9 @@ impl Shared {
         let ending = if changes.is_empty() { Vec::new() } else { ending_trees(self, changes) };
         loop {
             let mut section = engine.enter();
-            engine.health.check()?;
             // The last freeze of a close happens in this section; a later commit would be in no
             // checkpoint.
-            if self.lifecycle.closed.load(Ordering::Acquire) {
-                return Err(Error::Closed);
-            }
+            engine.health.check_open()?;
             if begins_memtable && !plant!("txn: spilled writes commit without locks") {
                 engine.freeze_in(&mut section);
             }

@@ -121,13 +121,13 @@ fn a_commit_during_a_close_is_refused_or_durable() {
     batch.put(&tree, b"early", b"").unwrap();
     let (payload, early) = log_and_stall(&db, &mut batch);
     // As when a close starts after all checks that a commit makes earlier.
-    db.shared.lifecycle.closed.store(true, Ordering::SeqCst);
+    assert!(db.shared.engine.health.begin_close());
     let mut record = RecordBuilder::new();
     record.tree(tree.id());
     let late = Arc::new(CommitPayload::default());
     let late = db.shared.log_commit(&PendingCommit::new(&late, &[], &[]), record.finish());
     assert!(matches!(late, Err(Error::Closed)), "{late:?}");
-    db.shared.lifecycle.closed.store(false, Ordering::SeqCst);
+    db.shared.engine.health.closing.store(false, Ordering::SeqCst);
     db.close().unwrap();
     db.shared.apply_and_publish(&payload, &early);
     drop((tree, batch, payload, early, db));

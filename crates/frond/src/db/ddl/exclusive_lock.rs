@@ -36,6 +36,7 @@ use crate::{
     cancel::CancelToken,
     catalog::KeptPlace,
     db::{BulkLoad, Db, Shared, Tree, commit::LOCK_WAIT},
+    error::WHOLE_TREE,
     sync::Arc,
     txn::{
         LiveWrites,
@@ -108,9 +109,12 @@ impl Db {
         kept.entry(tree).or_default().clone()
     }
 
-    /// Sleeps on the store's clock.
-    pub(crate) fn pause(&self, time: Duration) {
+    /// Sleeps on the store's clock, between two looks at what the caller waits for; fails if the
+    /// store is being closed.
+    pub(crate) fn pause(&self, time: Duration) -> Result<()> {
+        self.shared.engine.health.check_open()?;
         self.shared.engine.env.clock.sleep(time);
+        Ok(())
     }
 
     /// Waits until no transaction, prepared ones included, has rows of a tree, and keeps them away.
@@ -209,7 +213,7 @@ impl Shared {
         check_interrupted()?;
         Err(Error::LockTimeout {
             tree: self.tree_name(tree),
-            what: "the tree".into(),
+            what: WHOLE_TREE.into(),
             holder: "a batch that is being committed".into(),
             key: None,
         })

@@ -47,7 +47,8 @@ impl Db {
     ///
     /// # Errors
     /// `InvalidArgument` if the tree exists and is unique where the options are not, or the other
-    /// way round, or has other layouts; otherwise as [`create_tree`](Self::create_tree).
+    /// way round, or has other layouts, as the trees of a [`table`](Self::table) do; otherwise as
+    /// [`create_tree`](Self::create_tree).
     #[doc(alias("open_table", "column_family", "open_or_create"))]
     pub fn tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
         let tree = match self.open_tree(name) {
@@ -59,7 +60,10 @@ impl Db {
             },
             found => found,
         }?;
-        must_be_alike(name, &tree.info().options, &options)?;
+        if let Err(differs) = must_be_alike(name, &tree.info().options, &options) {
+            self.shared.must_be_of_no_table(tree.id(), "open the table with `Db::table`")?;
+            return Err(differs);
+        }
         Ok(tree)
     }
 

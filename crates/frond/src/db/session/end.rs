@@ -128,9 +128,15 @@ impl Txn {
         Ok(state)
     }
 
-    /// True once it has ended: by a deadlock or a conflict, or because it was large and could not
-    /// be spilled.
+    /// True once it has ended: by a deadlock or a conflict, because it was large and could not be
+    /// spilled, or because the store was [closed](crate::Db::close). Waits for a call of another
+    /// thread on the same transaction.
     pub fn is_over(&self) -> bool {
+        self.has_ended() || self.shared.engine.health.is_closing()
+    }
+
+    /// True once a call of its own has ended it.
+    pub(super) fn has_ended(&self) -> bool {
         self.state.lock().unwrap().is_over
     }
 

@@ -20,7 +20,8 @@ impl Db {
     /// first. A transaction that has neither locked nor read anything, or at `ReadCommitted` is
     /// between two of its calls or statements, holds nothing and is not listed. How long a snapshot
     /// has been held is known to some hundredths of a second; in a store that is open read-only it
-    /// counts from the last call of this function before it was taken.
+    /// counts from the last call of this function before it was taken. Empty once the store is
+    /// [closed](Self::close), which ends all of them.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -39,6 +40,9 @@ impl Db {
     /// ```
     pub fn transactions(&self) -> Vec<LiveTxn> {
         let engine = &self.shared.engine;
+        if engine.health.is_closing() {
+            return Vec::new();
+        }
         let now = engine.env.clock.now();
         engine.snapshots.tick(now);
         let mut live = self.shared.locking.table.live();

@@ -130,8 +130,9 @@ use write_buffer::{BufferState, WriteBuffer};
 
 /// A transaction.
 ///
-/// Ends with [`commit`](Self::commit) or [`rollback`](Self::rollback); dropping it rolls it back. A
-/// call that fails leaves it as it was before that call, with the locks that it had.
+/// Ends with [`commit`](Self::commit) or [`rollback`](Self::rollback); dropping it rolls it back,
+/// and so does [`Db::close`], after which its calls fail with [`Error::Closed`]. A call that fails
+/// leaves it as it was before that call, with the locks that it had.
 /// [`Error::Deadlock`] and [`Error::Conflict`] end it at once, as does an error that prevents a
 /// large one from being spilled ([`Error::Full`], an I/O error): it is rolled back, and its other
 /// calls fail with [`Error::TxnEnded`].

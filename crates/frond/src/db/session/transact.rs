@@ -152,11 +152,11 @@ impl Db {
         loop {
             let txn = self.begin(options.clone())?;
             match work(&txn) {
-                Ok(done) if !txn.is_over() => {
+                Ok(done) if !txn.has_ended() => {
                     txn.commit()?;
                     return Ok(done);
                 }
-                Err(error) if !txn.is_over() => return Err(error),
+                Err(error) if !txn.has_ended() => return Err(error),
                 // The transaction has ended, whatever the closure did with the error.
                 _ => {
                     if let Some(reason) = txn.ended_by() {

@@ -82,12 +82,12 @@ impl fmt::Display for Deadlock {
         let next = self.parties.iter().cycle().skip(1);
         for (party, next) in self.parties.iter().zip(next) {
             let Party { id, writes, on, tree, tree_name, key_hash, key, mode, waited, .. } = party;
-            let what = Locked { on: *on, key_hash: *key_hash, key: key.as_ref() };
             let tree = NamedTree(tree_name, *tree);
+            let what = Locked { on: *on, key_hash: *key_hash, key: key.as_ref(), tree };
             write!(
                 f,
-                " transaction {id} ({writes} writes) waits for {ms} ms for {mode} access to {what} of tree {tree}, \
-                 which transaction {next} holds or comes before it for;",
+                " transaction {id} ({writes} writes) had waited {ms} ms for {mode} access to {what}, \
+                 which transaction {next} held or had requested earlier;",
                 ms = waited.as_millis(),
                 next = next.id,
             )?;

@@ -71,8 +71,8 @@ impl fmt::Display for HeldLock {
         write!(f, "transaction {owner} has {mode} access to ")?;
         match on {
             HeldOn::Row { key_hash, key } => {
-                let row = Locked { on: LockOn::Row, key_hash: *key_hash, key: key.as_ref() };
-                write!(f, "{row} of tree {tree}")
+                let key = key.as_ref();
+                write!(f, "{}", Locked { on: LockOn::Row, key_hash: *key_hash, key, tree })
             }
             HeldOn::Gap { from, to } => {
                 write!(f, "the gap")?;

@@ -51,10 +51,10 @@ pub struct LockWait {
 impl fmt::Display for LockWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { waiter, holders, on, tree, tree_name, key_hash, key, mode, lasts, .. } = self;
-        let what = Locked { on: *on, key_hash: *key_hash, key: key.as_ref() };
         let tree = NamedTree(tree_name, *tree);
+        let what = Locked { on: *on, key_hash: *key_hash, key: key.as_ref(), tree };
         write!(f, "transaction {waiter} has waited {:.3} s ", lasts.as_secs_f64())?;
-        write!(f, "for {mode} access to {what} of tree {tree}, behind")?;
+        write!(f, "for {mode} access to {what}, behind")?;
         holders.iter().try_for_each(|holder| write!(f, " {holder}"))
     }
 }
@@ -159,7 +159,7 @@ impl Counters {
     pub fn ended(&self, lasted: Duration, reason: Option<Reason>) {
         self.lasted.count(lasted, 1);
         let counter = match reason {
-            None | Some(Reason::Busy | Reason::Full) => return,
+            None | Some(Reason::Busy | Reason::Full | Reason::Closed) => return,
             Some(Reason::Timeout) => &self.timeouts,
             Some(Reason::Deadlock) => &self.deadlocks,
             Some(Reason::Interrupted) => &self.interrupts,

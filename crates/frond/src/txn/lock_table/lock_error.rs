@@ -5,7 +5,11 @@
 use std::{fmt, time::Duration};
 
 use super::{mode::Mode, owner::Holder, shard::LockHash};
-use crate::{Error, TreeId, types::KeyStart};
+use crate::{
+    Error, TreeId,
+    error::{ON_THIS_THREAD, WHOLE_TREE},
+    types::KeyStart,
+};
 
 /// How long a request may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,7 +19,7 @@ pub enum WaitPolicy {
     /// Wait for this long, together with the other waits of the same call: see
     /// [`LockSet::begin_call`](super::LockSet::begin_call).
     For(Duration),
-    /// Wait until it is granted, or ended by a deadlock or an interrupt.
+    /// Wait until it is granted, or ended by a deadlock, an interrupt or the store's close.
     Forever,
 }
 
@@ -30,6 +34,8 @@ pub enum Reason {
     Deadlock,
     /// The owner was interrupted.
     Interrupted,
+    /// The store was closed.
+    Closed,
     /// There is no memory for more locks.
     Full,
 }
@@ -110,22 +116,20 @@ impl LockError {
             Reason::Timeout => Error::LockTimeout { tree, what, holder, key },
             Reason::Deadlock => Error::Deadlock { tree, what, holder, key },
             Reason::Interrupted => Error::Interrupted,
+            Reason::Closed => Error::Closed,
             Reason::Full => Error::TooManyLocks { tree },
         }
     }
 
     fn what(&self) -> String {
         // Error messages contain no keys; the field does.
-        Locked { on: self.on, key_hash: self.key_hash, key: None }.to_string()
+        Locked::of(self.on, self.key_hash, None)
     }
 
     fn held_by(&self) -> String {
         let Some(id) = self.holder else { return "another transaction".into() };
         match self.is_of_this_thread && self.reason == Reason::Timeout {
-            true => format!(
-                "transaction {id}, which began on this thread: if it is still open here, commit it or \
-                 drop it first"
-            ),
+            true => format!("transaction {id}{ON_THIS_THREAD}"),
             false => format!("transaction {id}"),
         }
     }
@@ -136,18 +140,30 @@ pub(super) struct Locked<'k> {
     pub on: LockOn,
     pub key_hash: u128,
     pub key: Option<&'k KeyStart>,
+    pub tree: NamedTree<'k>,
+}
+
+impl Locked<'_> {
+    /// The object without its tree.
+    fn of(on: LockOn, key_hash: u128, key: Option<&KeyStart>) -> String {
+        let what = match on {
+            LockOn::Row => "the row",
+            LockOn::Insert => "the gap",
+            LockOn::Table => return WHOLE_TREE.into(),
+        };
+        match key {
+            Some(key) => format!("{what} of key {key}"),
+            None => format!("{what} of key hash {key_hash:032x}"),
+        }
+    }
 }
 
 impl fmt::Display for Locked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.on {
-            LockOn::Row => "the row",
-            LockOn::Insert => "the gap",
-            LockOn::Table => return write!(f, "the whole tree"),
-        };
-        match self.key {
-            Some(key) => write!(f, "{what} of key {key}"),
-            None => write!(f, "{what} of key hash {:032x}", self.key_hash),
+        let Self { on, key_hash, key, ref tree } = *self;
+        match on {
+            LockOn::Table => write!(f, "{WHOLE_TREE} {tree}"),
+            _ => write!(f, "{} of tree {tree}", Self::of(on, key_hash, key)),
         }
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! A transaction searches for a cycle when its wait begins, and the transaction on the cycle that
 //! has written least is aborted at once. A wait ends by a grant, by the abort of a victim, by
-//! timeout or by an interrupt.
+//! timeout, by an interrupt, or because the store is closed.
 //!
 //! Order of steps for inserts and for gap locks (Rules: I3, I32, I33)
 //! - An insert: [`LockSet::mark`]; take the row with [`RowMode::Write`]; check, at the latest
@@ -70,7 +70,7 @@ use std::{fmt, time::Duration};
 use crate::{
     io::Clock,
     striped::CacheLine,
-    sync::{Arc, AtomicU32, Mutex},
+    sync::{Arc, AtomicBool, AtomicU32, Mutex, Ordering},
     types::KeyStart,
 };
 
@@ -159,6 +159,8 @@ pub struct LockTable {
     counters: Counters,
     clock: Arc<dyn Clock>,
     hooks: Option<Arc<dyn Hooks>>,
+    /// The store is being closed: no wait begins.
+    is_closed: AtomicBool,
     /// Memory that all locks together may use (`lock_memory.rs`).
     bytes_max: u64,
 }
@@ -192,6 +194,7 @@ impl LockTable {
             counters: Counters::default(),
             clock,
             hooks,
+            is_closed: AtomicBool::new(false),
             bytes_max: u64::MAX,
         }
     }
@@ -220,8 +223,8 @@ impl LockTable {
         }
     }
 
-    /// Refuses a wait whose time is over before it begins: it enters no queue, closes no cycle, and
-    /// is not reported to the server.
+    /// Refuses a wait whose time is over before it begins, and any wait once the table is closed:
+    /// it enters no queue, closes no cycle, and is not reported to the server.
     fn must_have_time(
         &self,
         request: &Request,
@@ -229,13 +232,17 @@ impl LockTable {
         key: Option<&[u8]>,
         holder: impl FnOnce() -> Option<Holder>,
     ) -> Result<(), LockError> {
-        if deadline.is_none_or(|deadline| deadline > self.clock.now())
+        let reason = if self.is_closed.load(Ordering::Acquire) {
+            Reason::Closed
+        } else if deadline.is_none_or(|deadline| deadline > self.clock.now())
             || plant!("locks: an owner that does not wait is in a cycle")
         {
             return Ok(());
-        }
+        } else {
+            Reason::Timeout
+        };
         self.counters.began();
-        self.counters.ended(Duration::ZERO, Some(Reason::Timeout));
-        Err(request.denied(Reason::Timeout, holder(), key.map(KeyStart::of)))
+        self.counters.ended(Duration::ZERO, Some(reason));
+        Err(request.denied(reason, holder(), key.map(KeyStart::of)))
     }
 }

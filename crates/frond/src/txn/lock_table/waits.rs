@@ -7,8 +7,8 @@
 //! 3. Without any mutex the server is notified of the transactions waited for; then the owner
 //!    sleeps.
 //! 4. A grant, or the choice as a victim, is reported to the owner and removes it from the queue. A
-//!    timeout and an interrupt only wake it: it removes itself from the queue, unless it was
-//!    granted meanwhile.
+//!    timeout, an interrupt and the close of the store only wake it: it removes itself from the
+//!    queue, unless it was granted meanwhile.
 //!
 //! Invariants
 //! 1. While the mutex of the waits is held, no wait begins, and none ends except by a grant. A
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     cancel::Sleeper,
-    sync::{Arc, MutexGuard},
+    sync::{Arc, MutexGuard, Ordering},
     types::KeyStart,
 };
 
@@ -170,7 +170,9 @@ impl LockTable {
                 return Ok(*wait);
             }
             let left = deadline.map(|deadline| deadline.saturating_sub(self.clock.now()));
-            let reason = if owner.is_interrupted() || owner.is_stopped() {
+            let reason = if self.is_closed.load(Ordering::Acquire) {
+                Some(Reason::Closed)
+            } else if owner.is_interrupted() || owner.is_stopped() {
                 Some(Reason::Interrupted)
             } else if left == Some(Duration::ZERO) {
                 Some(Reason::Timeout)
@@ -247,11 +249,24 @@ impl LockTable {
     /// themselves; with a simulated clock, this is called after it has advanced.
     pub fn expire(&self) {
         let now = self.clock.now();
+        self.wake(|waiting| waiting.deadline.is_some_and(|at| at <= now));
+    }
+
+    /// Ends all waits, and every later one, with [`Reason::Closed`]: the store is being closed.
+    pub fn close(&self) {
+        // Under the mutex of the waits, a wait is either found below or begins later. In both cases
+        // the sleeper looks at the flag after this.
+        self.is_closed.store(true, Ordering::Release);
+        if !plant!("locks: a close wakes no waiter") {
+            self.wake(|_| true);
+        }
+    }
+
+    fn wake(&self, is_meant: impl Fn(&Waiting) -> bool) {
         let waits = self.waits.lock().unwrap();
-        let late =
-            waits.waiting.values().filter(|waiting| waiting.deadline.is_some_and(|at| at <= now));
-        let late: Vec<_> = late.map(|waiting| waiting.owner.clone()).collect();
+        let meant = waits.waiting.values().filter(|waiting| is_meant(waiting));
+        let owners: Vec<_> = meant.map(|waiting| waiting.owner.clone()).collect();
         drop(waits);
-        late.iter().for_each(|owner| owner.wake());
+        owners.iter().for_each(|owner| owner.wake());
     }
 }

@@ -44,6 +44,7 @@ use crate::{
         Batch, BulkLoad, CatalogChange, Db, ExclusiveTreeLock, Interrupter, Snapshot, Tree,
         TreeOptions, ddl::WritersThen,
     },
+    error::WHOLE_TREE,
     progress::Progress,
     sync::{Arc, AtomicBool, Ordering},
 };
@@ -289,13 +290,13 @@ impl IndexBuild {
                 if now() >= until {
                     return Err(Error::LockTimeout {
                         tree: self.base.name(),
-                        what: "the tree, to build an index".into(),
-                        holder: "a transaction that had written it".into(),
+                        what: WHOLE_TREE.into(),
+                        holder: "a transaction that had written it before the build began".into(),
                         key: None,
                     });
                 }
                 self.cancel.check_cancelled()?;
-                self.db.pause(PAUSE);
+                self.db.pause(PAUSE)?;
             }
             self.has = Some(self.db.snapshot());
         }
@@ -466,10 +467,9 @@ impl Drop for IndexBuild {
         self.alone = None;
         let mut queues: Vec<Queue> = self.queues.drain(..).chain(self.gone.drain(..)).collect();
         for _ in 0..PAUSES_AT_END {
-            if queues.iter_mut().all(Queue::is_unused) {
+            if queues.iter_mut().all(Queue::is_unused) || self.db.pause(PAUSE).is_err() {
                 break;
             }
-            self.db.pause(PAUSE);
         }
         self.queues = queues;
         self.unregister();

@@ -89,6 +89,40 @@ fn a_registered_sleeper_misses_no_interrupt() {
     });
 }
 
+/// The close is the only end of both waits, for a row and for a gap: neither is missed, whether it
+/// began before or after.
+#[test]
+fn no_waiter_misses_a_close() {
+    explore(1500, || {
+        let table = table();
+        let mut holder = table.begin(1);
+        table.lock_row(&mut holder, TREE, b"k", Exclusive, NoWait).unwrap();
+        table.lock_range(&mut holder, TREE, (Bound::Excluded(b"k"), Bound::Unbounded));
+        let inserter = {
+            let table = table.clone();
+            thread::spawn(move || {
+                let mut locks = table.begin(3);
+                let mark = locks.mark();
+                table.lock_row(&mut locks, TREE, b"m", Write, NoWait).unwrap();
+                let denied = table.before_insert(&mut locks, TREE, b"m", mark, Forever);
+                assert_eq!(reason(denied), Reason::Closed);
+                table.release_all(&mut locks);
+            })
+        };
+        let closer = {
+            let table = table.clone();
+            thread::spawn(move || table.close())
+        };
+        let mut locks = table.begin(2);
+        let denied = table.lock_row(&mut locks, TREE, b"k", Shared, Forever);
+        assert_eq!(reason(denied), Reason::Closed);
+        inserter.join().unwrap();
+        closer.join().unwrap();
+        table.release_all(&mut holder);
+        assert_empty(&table);
+    });
+}
+
 /// A request concurrent with a release is granted: at once, or because it waits.
 #[test]
 fn a_release_never_misses_a_waiter() {
@@ -270,6 +304,7 @@ fn planted_bugs_are_caught() {
         "locks: a refusal is not looked at again" => a_release_never_misses_a_waiter,
         "locks: a sleeper is not announced" => an_interrupt_is_never_missed,
         "locks: a cancelled sleeper is not woken" => a_registered_sleeper_misses_no_interrupt,
+        "locks: a close wakes no waiter" => no_waiter_misses_a_close,
         "locks: an insert that looks is not counted" =>
             concurrent_inserts_and_scans_do_not_miss_each_other,
     };
