@@ -247,7 +247,7 @@ fn invalid_calls_print_one_line_and_change_nothing() {
         ),
         (
             &["load", "STORE", "t", &file, "--batch", "0"],
-            "invalid value '0' for '--batch <ROWS>': 0 is not in 1..=1000000 (see `frond help`)",
+            "invalid value '0' for '--batch <ROWS>': must be a number, 1 or more (see `frond help`)",
         ),
         (
             &["load", "STORE", "t", &file, "--durability", "maybe"],

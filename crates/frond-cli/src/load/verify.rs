@@ -1,7 +1,7 @@
 //! Verification against a ledger: everything that it lists as acknowledged must be in the store.
 //!
-//! The input is read again, from its start or after the records that `--skip` skips, and each row up
-//! to the last acknowledged one is looked up, in the tree and in every index. Then everything is
+//! The input is read again, from its start or after the records that `--skip` skips, and each row
+//! up to the last acknowledged one is looked up, in the tree and in every index. Then everything is
 //! counted: beyond what was acknowledged there may be the one batch that was in progress when the
 //! loader ended, completely or not at all.
 
