@@ -464,7 +464,7 @@ fn a_deadlock_through_a_tree_lock_is_resolved_and_reported() {
     let told = db.last_deadlock().unwrap().to_string();
     for part in [
         "the whole tree \"t\", which transaction ",
-        " held or had requested earlier;",
+        " holds or has requested earlier;",
         "of key \"kkkk",
         "… (100 bytes) of tree \"other",
     ] {

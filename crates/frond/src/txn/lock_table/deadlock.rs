@@ -86,8 +86,8 @@ impl fmt::Display for Deadlock {
             let what = Locked { on: *on, key_hash: *key_hash, key: key.as_ref(), tree };
             write!(
                 f,
-                " transaction {id} ({writes} writes) had waited {ms} ms for {mode} access to {what}, \
-                 which transaction {next} held or had requested earlier;",
+                " transaction {id} ({writes} writes) waits ({ms} ms so far) for {mode} access to {what}, \
+                 which transaction {next} holds or has requested earlier;",
                 ms = waited.as_millis(),
                 next = next.id,
             )?;
