@@ -88,6 +88,47 @@ fn a_dump_keeps_tables() {
     place.ok(&["put", &alone, "users", "k3", "row3"]);
 }
 
+/// Tables in a snapshot, whose columns have changed since, or which were dropped.
+#[test]
+fn a_dump_of_a_snapshot_has_its_tables() {
+    let place = with_table();
+    let age = Column::new("age", Part::Fixed(1, Hint::Integer));
+    let spec = || TableSpec::new("people").columns(vec![age.clone()]);
+    let change = |what: &dyn Fn(&Db)| {
+        let db = Db::open(place.path("store"), Options::new()).expect("a store");
+        what(&db);
+        db.close().expect("closed");
+    };
+    change(&|db| {
+        let people = db.table(spec()).expect("a table");
+        db.transact(|txn| people.put(txn, "ada", [0, 0, 36]).map(drop)).expect("a row");
+    });
+    let then = place.ok(&["dump", "STORE"]);
+    place.ok(&["snapshot", "create", "STORE", "s"]);
+    change(&|db| {
+        let column = Column::new("shoe", Part::Fixed(1, Hint::Integer));
+        let added = ColumnChange::Add { column, default: vec![7], at: None };
+        let people = db.table(spec()).expect("a table");
+        let people = people.change_columns(&[added], vec![]).expect("changed");
+        db.transact(|txn| people.put(txn, "bob", [0, 1, 20, 9]).map(drop)).expect("a row");
+        db.drop_table("users").expect("dropped");
+    });
+    let dump = place.ok(&["dump", "STORE", "--snapshot", "s"]);
+    assert_eq!(dump, then);
+    let (dump, copy) = (place.write("dump", dump), place.path("copy"));
+    let copied = copy.display().to_string();
+    assert_eq!(place.ok(&["load", &copied, "--dump", &dump]), "5 entries in 3 trees\n");
+    let db = Db::open(&copy, Options::new().create(false)).expect("a store");
+    for spec in [users(), spec()] {
+        let table = db.table(spec).expect("a table");
+        assert!(table.check().expect("checked").is_clean());
+    }
+    let people = db.open_tree("people").expect("a tree");
+    assert_eq!(people.get("ada").expect("read"), Some(vec![0, 0, 36]));
+    drop(people);
+    db.close().expect("closed");
+}
+
 /// Rows, and those in entries of a clustering index, that are older than a change of the columns.
 #[test]
 fn a_dump_keeps_rows_of_older_columns() {

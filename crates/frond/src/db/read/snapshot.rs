@@ -233,10 +233,9 @@ impl Snapshot {
     }
 
     /// Opens the tree that had this name at this snapshot, for reading it here; it may have another
-    /// name now. [`Tree::info`] returns what [`trees`](Self::trees) lists: the name, the options and
-    /// the attributes as they were, which also define what values look like. If the tree was
-    /// dropped, everything except reading at snapshots from before the drop fails with
-    /// `NoSuchTree`.
+    /// name now. [`Tree::info`] returns what [`trees`](Self::trees) lists: name, options and
+    /// attributes as they were. Values are returned in the layout of then. If the tree was dropped,
+    /// everything except reading at snapshots from before the drop fails with `NoSuchTree`.
     ///
     /// # Errors
     /// `NoSuchTree` if there was none; `OperatorNeeded` if it was dropped since and used a merge
