@@ -111,8 +111,7 @@ fn trees_of_a_snapshot_are_defined_as_they_were() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let part = Part::Fixed(1, Hint::Integer);
-    let options =
-        TreeOptions::new().attributes(*b"then").value_layout(Layout::versioned([part]));
+    let options = TreeOptions::new().attributes(*b"then").value_layout(Layout::versioned([part]));
     for name in ["t", "gone"] {
         db.create_tree(name, options.clone()).unwrap().put(b"k", [0, 0, 7]).unwrap();
     }
