@@ -33,11 +33,17 @@ pub struct frond_cursor {
     next_rows: usize,
     /// The walk locks each row it reads, so it must not read ahead.
     locks: bool,
-    /// The direction of the batch and the error found after its last row; the next call in this
-    /// direction returns it.
-    met: Option<(bool, frond::Error)>,
-    /// The walk has looked for a row after the last one of the batch, and has met the end.
-    met_end: bool,
+    /// What the walk has met after the last row of the batch.
+    met: Option<Met>,
+}
+
+/// What a walk meets where it looks for a row after the last one of a batch.
+enum Met {
+    /// The end: if the next call is in the other direction, the walk goes back to the row first.
+    End,
+    /// An error: the next call in this direction returns it. For a call in the other direction it
+    /// lies beyond the rows that were returned.
+    Error(frond::Error),
 }
 
 impl frond_cursor {
@@ -111,7 +117,6 @@ impl frond_cursor {
             next_rows: FIRST_ROWS,
             locks,
             met: None,
-            met_end: false,
         }
     }
 
@@ -119,13 +124,15 @@ impl frond_cursor {
     /// error that ended the transaction is returned at once, because those rows are no longer
     /// locked.
     fn fetch(&mut self, forward: bool, wanted: usize) -> Done {
-        self.return_from_end(forward);
-        let Self { walk, batch, next_rows, locks, met, met_end, .. } = self;
+        let turns = std::mem::replace(&mut self.forward, forward) != forward;
+        let met = self.met.take();
+        if turns && matches!(met, Some(Met::End)) {
+            self.return_to_last_row(!forward);
+        }
+        let Self { walk, batch, next_rows, locks, .. } = self;
         batch.clear();
-        self.forward = forward;
-        // An error found in the other direction is dropped: it lies beyond rows already returned.
-        if let Some((_, met)) = met.take().filter(|(direction, _)| *direction == forward) {
-            return Err(met.into());
+        if let Some(Met::Error(error)) = met.filter(|_| !turns) {
+            return Err(error.into());
         }
         let count = match (wanted, *locks) {
             (0, true) => 1,
@@ -152,7 +159,7 @@ impl frond_cursor {
             match walk.step(forward, |key, value| Place::put(memory, key, value)) {
                 Ok(Some(place)) => places.push(place),
                 Ok(None) => {
-                    *met_end = !places.is_empty();
+                    self.met = Some(Met::End);
                     break;
                 }
                 Err(error) if places.is_empty() || walk.is_over() => {
@@ -160,7 +167,7 @@ impl frond_cursor {
                     return Err(error.into());
                 }
                 Err(error) => {
-                    *met = Some((forward, error));
+                    self.met = Some(Met::Error(error));
                     break;
                 }
             }
@@ -171,17 +178,14 @@ impl frond_cursor {
 }
 
 impl frond_cursor {
-    /// Moves the walk from the end that it has met back to the batch's last row, before it turns
-    /// around.
-    fn return_from_end(&mut self, forward: bool) {
-        if !std::mem::take(&mut self.met_end) || forward == self.forward {
-            return;
-        }
+    /// Moves the walk from the end that it has met back to the last row of the batch, whose
+    /// direction was `was_forward`, to continue in the other direction. Without a row it stays.
+    fn return_to_last_row(&mut self, was_forward: bool) {
         let last = self.batch.rows().len().checked_sub(1);
-        if let Some(key) = last.and_then(|last| self.batch.key(last, self.forward)) {
+        if let Some(key) = last.and_then(|last| self.batch.key(last, was_forward)) {
             // A position is below its key: for a walk upwards, it must be above that of the row.
-            let above = if forward { [key, &[0]].concat() } else { key.to_vec() };
-            self.walk.seek(Seek::Key(&above));
+            let place = if was_forward { key.to_vec() } else { [key, &[0]].concat() };
+            self.walk.seek(Seek::Key(&place));
         }
     }
 
@@ -212,7 +216,7 @@ impl frond_cursor {
 
     /// Continues with another range, from its first row.
     fn set_range(&mut self, range: Keys<'_>) -> Done {
-        (self.met, self.met_end) = (None, false);
+        self.met = None;
         self.walk.set_range(range)?;
         self.next_rows = FIRST_ROWS;
         Ok(())
@@ -348,7 +352,7 @@ impl frond_cursor {
     }
 
     fn go(&mut self, to: Seek<'_>) {
-        (self.met, self.met_end) = (None, false);
+        self.met = None;
         self.walk.seek(to);
         self.next_rows = FIRST_ROWS;
     }

@@ -171,19 +171,18 @@ impl<'t> Loader<'t> {
     /// Commits the batch. If the disk is full, waits and tries again while commits are being
     /// applied: each of them has been promised more space than it takes in the end.
     fn commit_when_there_is_space(&mut self, db: &Db) -> frond::Result<()> {
-        let applied = || db.stats().get("seqno_applied");
         let (mut last, mut since) = (None, Instant::now());
         loop {
-            match db.commit(&mut self.batch) {
-                Err(frond::Error::Full(_)) if !interrupt::is_requested() => {}
+            let full = match db.commit(&mut self.batch) {
+                Err(full @ frond::Error::Full(_)) if !interrupt::is_requested() => full,
                 ended => return ended.map(drop),
-            }
-            let now = applied();
-            if now != last {
-                (last, since) = (now, Instant::now());
+            };
+            let applied = Some(db.stats().seqno_applied);
+            if applied != last {
+                (last, since) = (applied, Instant::now());
             }
             if since.elapsed() > NO_PROGRESS_MAX {
-                return db.commit(&mut self.batch).map(drop);
+                return Err(full);
             }
             thread::sleep(Duration::from_millis(20));
         }

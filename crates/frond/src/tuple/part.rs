@@ -304,35 +304,28 @@ impl<'k> ReadKeyPart<'k> for Cow<'k, str> {
     }
 }
 
-impl<T: KeyPart + ToOwned + ?Sized> KeyPart for Cow<'_, T> {
-    #[inline]
-    fn write(&self, out: &mut Vec<u8>) {
-        T::write(self, out);
-    }
+/// Implements a part that is written as the part that it borrows.
+macro_rules! borrows {
+    ($type:ty, $($bound:path),*) => {
+        impl<T: KeyPart $(+ $bound)* + ?Sized> KeyPart for $type {
+            #[inline]
+            fn write(&self, out: &mut Vec<u8>) {
+                T::write(self, out);
+            }
 
-    fn write_filler(out: &mut Vec<u8>) {
-        T::write_filler(out);
-    }
+            fn write_filler(out: &mut Vec<u8>) {
+                T::write_filler(out);
+            }
 
-    fn describe(descending: bool, parts: &mut Vec<Part>) {
-        T::describe(descending, parts);
-    }
+            fn describe(descending: bool, parts: &mut Vec<Part>) {
+                T::describe(descending, parts);
+            }
+        }
+    };
 }
 
-impl<T: KeyPart + ?Sized> KeyPart for &T {
-    #[inline]
-    fn write(&self, out: &mut Vec<u8>) {
-        T::write(self, out);
-    }
-
-    fn write_filler(out: &mut Vec<u8>) {
-        T::write_filler(out);
-    }
-
-    fn describe(descending: bool, parts: &mut Vec<Part>) {
-        T::describe(descending, parts);
-    }
-}
+borrows!(Cow<'_, T>, ToOwned);
+borrows!(&T,);
 
 impl<T: KeyPart> KeyPart for Option<T> {
     fn write(&self, out: &mut Vec<u8>) {

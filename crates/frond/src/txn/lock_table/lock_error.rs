@@ -66,10 +66,8 @@ pub struct LockError {
     /// The start of a row's key; locks that are restored after a restart are known only by their
     /// hash.
     pub key: Option<KeyStart>,
-    /// The id of a conflicting transaction, if it still existed when it was looked up.
-    pub holder: Option<u64>,
-    /// Whether that transaction is the calling thread's own.
-    pub is_of_this_thread: bool,
+    /// A conflicting transaction, if it still existed when it was looked up.
+    pub holder: Option<Holder>,
 }
 
 /// The parameters of a request.
@@ -95,9 +93,7 @@ impl Request {
         key: Option<KeyStart>,
     ) -> LockError {
         let Self { on, tree, .. } = *self;
-        let is_of_this_thread = holder.is_some_and(|holder| holder.is_of_this_thread);
-        let holder = holder.map(|holder| holder.id);
-        LockError { reason, on, tree, key_hash: self.wanted().0.0, key, holder, is_of_this_thread }
+        LockError { reason, on, tree, key_hash: self.wanted().0.0, key, holder }
     }
 
     /// What reports show: the hash of the row, and the mode.
@@ -127,10 +123,12 @@ impl LockError {
     }
 
     fn held_by(&self) -> String {
-        let Some(id) = self.holder else { return "another transaction".into() };
-        match self.is_of_this_thread && self.reason == Reason::Timeout {
-            true => format!("transaction {id}{ON_THIS_THREAD}"),
-            false => format!("transaction {id}"),
+        match self.holder {
+            None => "another transaction".into(),
+            Some(Holder { id, is_of_this_thread: true }) if self.reason == Reason::Timeout => {
+                format!("transaction {id}{ON_THIS_THREAD}")
+            }
+            Some(Holder { id, .. }) => format!("transaction {id}"),
         }
     }
 }

@@ -52,9 +52,7 @@ impl LockTable {
             && !plant!("locks: a transaction locks all that there is")
         {
             let (reason, on) = (Reason::Full, LockOn::Row);
-            let (key_hash, is_of_this_thread) = (0, false);
-            let (key, holder) = (None, None);
-            return Err(LockError { reason, on, tree, key_hash, key, holder, is_of_this_thread });
+            return Err(LockError { reason, on, tree, key_hash: 0, key: None, holder: None });
         }
         locks.looks_at = own + LOOK_EVERY;
         Ok(())

@@ -217,7 +217,7 @@ impl Sleeper for Owner {
 
 /// The holder of a lock that another transaction was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Holder {
+pub struct Holder {
     pub id: u64,
     /// It was begun by the thread that was refused the lock, which waits for itself then.
     pub is_of_this_thread: bool,

@@ -30,7 +30,7 @@ fn a_wait_times_out_at_its_deadline_and_not_before() {
     table.expire();
     let (denied, at) = short.join().unwrap();
     let denied = denied.unwrap_err();
-    assert_eq!((denied.reason, denied.holder), (Reason::Timeout, Some(1)));
+    assert_eq!((denied.reason, denied.holder.map(|holder| holder.id)), (Reason::Timeout, Some(1)));
     assert_eq!(at, Duration::from_millis(50));
     clock.sleep(Duration::from_millis(949));
     table.expire();
