@@ -52,10 +52,16 @@ pub struct Pipe {
 const PIECE_BYTES: usize = 64 << 10;
 
 impl Pipe {
-    /// Starts reading.
-    pub fn new(mut input: impl Read + Send + 'static) -> Self {
+    /// Starts reading what `open` returns. Opening may wait, too: that of a FIFO does until a
+    /// program opens it for writing.
+    pub fn new<R: Read>(open: impl FnOnce() -> io::Result<R> + Send + 'static) -> Self {
         let (sender, pieces) = sync_channel(4);
         std::thread::spawn(move || {
+            let mut input = match open() {
+                Ok(input) => input,
+                // After a signal there is no receiver.
+                Err(why) => return drop(sender.send(Err(why))),
+            };
             loop {
                 let mut piece = vec![0; PIECE_BYTES];
                 let read = match input.read(&mut piece) {

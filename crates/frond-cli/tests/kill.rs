@@ -158,6 +158,35 @@ fn an_interrupted_load_says_what_was_loaded() {
     }
 }
 
+/// Opening a FIFO waits for a program that writes to it; one signal is enough to end that, too.
+#[test]
+fn an_interrupted_load_does_not_wait_for_a_writer() {
+    let place = Place::new();
+    let fifo = place.path("fifo").display().to_string();
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("it runs").success());
+    let load = |file: &str| {
+        Command::new(assert_cmd::cargo::cargo_bin("frond"))
+            .args(["load", &place.store(), "t", file, "--format", "csv"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts")
+    };
+    let loader = load(&fifo);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let pid = loader.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("it runs").success());
+    let ended = loader.wait_with_output().expect("a child");
+    let says = String::from_utf8_lossy(&ended.stderr);
+    assert!(says.ends_with("\nfrond: interrupted; nothing was loaded\n"), "{says}");
+    assert_eq!(ended.status.code(), Some(130));
+    // With a writer, it is read to its end.
+    let loader = load(&fifo);
+    std::fs::write(&fifo, "id\n1\n2\n").expect("it is read");
+    assert!(loader.wait_with_output().expect("a child").status.success());
+    assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "2\n");
+}
+
 /// An export that is interrupted leaves no file, and one that ends leaves a complete one.
 #[test]
 fn an_interrupted_export_leaves_no_file() {

@@ -158,6 +158,7 @@ pub mod load {
 pub mod lock {
     pub use crate::{
         db::TreeLock,
+        error::LockHolder,
         txn::lock_table::{
             Deadlock, HeldLock, HeldLocks, HeldOn, Hooks as LockHooks, LiveTxn, LockMode, LockOn,
             LockParty, LockStats, LockWait, Party as DeadlockParty,

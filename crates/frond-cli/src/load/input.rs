@@ -157,13 +157,14 @@ impl Input {
 
 /// Opens a file, or standard input, and returns its length if it has one.
 pub fn open_text(path: Option<&Path>) -> io::Result<(Box<dyn BufRead>, Option<u64>)> {
-    let Some(path) = path else { return Ok((Box::new(Pipe::new(io::stdin())), None)) };
+    let Some(path) = path else { return Ok((Box::new(Pipe::new(|| Ok(io::stdin()))), None)) };
+    if !path.metadata()?.is_file() {
+        let path = path.to_path_buf();
+        return Ok((Box::new(Pipe::new(move || File::open(path))), None));
+    }
     let file = File::open(path)?;
-    let about = file.metadata()?;
-    Ok(match about.is_file() {
-        true => (Box::new(BufReader::with_capacity(256 << 10, file)), Some(about.len())),
-        false => (Box::new(Pipe::new(file)), None),
-    })
+    let bytes = file.metadata()?.len();
+    Ok((Box::new(BufReader::with_capacity(256 << 10, file)), Some(bytes)))
 }
 
 /// Refuses directories and compressed files.

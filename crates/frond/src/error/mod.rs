@@ -12,14 +12,14 @@ use std::{
 use crate::types::{KeyStart, Xid};
 
 mod duplicate;
+mod holder;
 mod place;
 
 /// What a request for a tree as a whole was to lock, in words.
 pub(crate) const WHOLE_TREE: &str = "the whole tree";
-/// Ends the words for a holder that began on the thread that waited for it.
-pub(crate) const ON_THIS_THREAD: &str = ", which began on this thread";
 
 pub use duplicate::Duplicate;
+pub use holder::LockHolder;
 pub use place::Place;
 
 /// `Result` with Frond's error.
@@ -68,15 +68,15 @@ pub enum Error {
     },
     /// A lock was not granted in time (FRD-1101). Nothing of the call was done.
     #[error(
-        "FRD-1101 lock wait timeout: {} is locked by {holder}{}", of_tree(.what, .tree), advice(.holder)
+        "FRD-1101 lock wait timeout: {} is locked by {holder}{}", of_tree(.what, .tree), .holder.advice()
     )]
     LockTimeout {
         /// The tree.
         tree: String,
         /// What was to be locked, in words.
         what: String,
-        /// The holder of the conflicting lock, in words.
-        holder: String,
+        /// The holder of the conflicting lock.
+        holder: LockHolder,
         /// The key, if a row was to be locked.
         key: Option<KeyStart>,
     },
@@ -89,8 +89,8 @@ pub enum Error {
         tree: String,
         /// What was to be locked, in words.
         what: String,
-        /// The holder of the conflicting lock, in words.
-        holder: String,
+        /// The holder of the conflicting lock.
+        holder: LockHolder,
         /// The key, if a row was to be locked.
         key: Option<KeyStart>,
     },
@@ -101,8 +101,8 @@ pub enum Error {
         tree: String,
         /// What was to be locked, in words.
         what: String,
-        /// The holder of the conflicting lock, in words.
-        holder: String,
+        /// The holder of the conflicting lock.
+        holder: LockHolder,
         /// The key, if a row was to be locked.
         key: Option<KeyStart>,
     },
@@ -452,14 +452,6 @@ fn of_tree(what: &str, tree: &str) -> String {
     match what {
         WHOLE_TREE => format!("{what} \"{tree}\""),
         _ => format!("{what} of tree \"{tree}\""),
-    }
-}
-
-/// What to do about a holder that kept a lock for too long.
-fn advice(holder: &str) -> &'static str {
-    match holder.ends_with(ON_THIS_THREAD) {
-        true => ": if it is still open here, commit it or drop it first",
-        false => "; try again, or raise the lock timeout",
     }
 }
 

@@ -80,6 +80,9 @@ pub trait File: Send + Sync + fmt::Debug {
     fn sync_data(&self) -> io::Result<()>;
     /// `fsync`.
     fn sync_all(&self) -> io::Result<()>;
+    /// Removes the file's clean pages from the page cache, for a file that will hardly be read
+    /// again. A hint: it may do nothing.
+    fn evict(&self) {}
     /// True if the page cache is bypassed, so that invariant 3 applies.
     fn is_direct(&self) -> bool;
     /// Takes the lock on the open file description; false if another holds one that excludes it.

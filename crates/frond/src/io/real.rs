@@ -205,6 +205,13 @@ impl File for RealFile {
         self.file.sync_all()
     }
 
+    fn evict(&self) {
+        if !self.direct {
+            // No length means to the end. A failure leaves pages that the kernel can reclaim.
+            _ = fs::fadvise(&self.file, 0, None, fs::Advice::DontNeed);
+        }
+    }
+
     fn is_direct(&self) -> bool {
         self.direct
     }

@@ -216,6 +216,10 @@ impl File for Guard {
         self.guarded("a sync", || self.file.sync_all())
     }
 
+    fn evict(&self) {
+        self.file.evict();
+    }
+
     fn is_direct(&self) -> bool {
         self.file.is_direct()
     }

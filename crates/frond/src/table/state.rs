@@ -17,6 +17,7 @@ use std::fmt;
 use crate::{
     Error, Result, Tree,
     db::StoredTable,
+    error::LockHolder,
     sync::{Arc, Mutex, MutexGuard, RwLock, TryLockError},
 };
 
@@ -120,7 +121,7 @@ impl TableState {
             Err(TryLockError::WouldBlock) => Err(Error::LockBusy {
                 tree: self.rows.name(),
                 what: "the definition of the table".into(),
-                holder: "another change of it".into(),
+                holder: LockHolder::Other("another change of it"),
                 key: None,
             }),
         }

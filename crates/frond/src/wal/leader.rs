@@ -376,6 +376,9 @@ impl Log {
             }
         });
         self.or_fail(synced)?;
+        // Segments that are complete are read only by recovery and by feeds that are far behind.
+        let complete = files.len().saturating_sub(1);
+        files[..complete].iter().for_each(|segment| segment.file.evict());
         let covered = match plant!("wal: sample the covered position after the sync") {
             true => self.written(),
             false => covered,

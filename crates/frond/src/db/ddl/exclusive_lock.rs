@@ -36,7 +36,7 @@ use crate::{
     cancel::CancelToken,
     catalog::KeptPlace,
     db::{BulkLoad, Db, Shared, Tree, commit::LOCK_WAIT},
-    error::WHOLE_TREE,
+    error::{LockHolder, WHOLE_TREE},
     sync::Arc,
     txn::{
         LiveWrites,
@@ -214,7 +214,7 @@ impl Shared {
         Err(Error::LockTimeout {
             tree: self.tree_name(tree),
             what: WHOLE_TREE.into(),
-            holder: "a batch that is being committed".into(),
+            holder: LockHolder::Other("a batch that is being committed"),
             key: None,
         })
     }

@@ -98,6 +98,7 @@ use crate::{
     Error, Result, TreeId,
     catalog::TreeEntry,
     db::{Db, Tree, batch::check_key, striped_handle::StripedHandle},
+    error::LockHolder,
     pipeline::Paced,
     sync::{Arc, Condvar, Mutex, MutexGuard},
     txn::lock_table::{
@@ -394,7 +395,7 @@ impl Txn {
         Err(Error::LockTimeout {
             tree: self.shared.tree_name(tree),
             what: "a row".into(),
-            holder: "a batch that is being committed".into(),
+            holder: LockHolder::Other("a batch that is being committed"),
             key: None,
         })
     }

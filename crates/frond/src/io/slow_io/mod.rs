@@ -330,6 +330,10 @@ impl File for WatchedFile {
         self.over(Operation::Sync, 0, || self.file.sync_all())
     }
 
+    fn evict(&self) {
+        self.file.evict();
+    }
+
     fn is_direct(&self) -> bool {
         self.file.is_direct()
     }

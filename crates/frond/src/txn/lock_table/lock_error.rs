@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 use super::{mode::Mode, owner::Holder, shard::LockHash};
 use crate::{
     Error, TreeId,
-    error::{ON_THIS_THREAD, WHOLE_TREE},
+    error::{LockHolder, WHOLE_TREE},
     types::KeyStart,
 };
 
@@ -122,13 +122,12 @@ impl LockError {
         Locked::of(self.on, self.key_hash, None)
     }
 
-    fn held_by(&self) -> String {
+    fn held_by(&self) -> LockHolder {
         match self.holder {
-            None => "another transaction".into(),
-            Some(Holder { id, is_of_this_thread: true }) if self.reason == Reason::Timeout => {
-                format!("transaction {id}{ON_THIS_THREAD}")
+            None => LockHolder::Other("another transaction"),
+            Some(Holder { id, is_of_this_thread }) => {
+                LockHolder::Transaction { id, began_on_this_thread: is_of_this_thread }
             }
-            Some(Holder { id, .. }) => format!("transaction {id}"),
         }
     }
 }

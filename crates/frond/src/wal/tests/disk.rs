@@ -41,6 +41,8 @@ struct Inner {
     unreadable: Option<u64>,
     /// Allocations fail.
     full: bool,
+    /// The files whose pages were removed from the page cache, in order.
+    evicted: Vec<usize>,
     /// The state that a crash has left, to which `ops` are applied.
     base_names: BTreeMap<PathBuf, usize>,
     base_files: Vec<Vec<u8>>,
@@ -75,6 +77,13 @@ impl Disk {
     /// Makes the block at this offset of the files unreadable.
     pub(super) fn unreadable(&self, offset: u64) {
         self.0.lock().unwrap().unreadable = Some(offset);
+    }
+
+    /// The names of the files whose pages were removed from the page cache, in order.
+    pub(super) fn evicted(&self) -> Vec<PathBuf> {
+        let inner = self.0.lock().unwrap();
+        let name = |file| inner.names.iter().find(|(_, of)| **of == file).unwrap().0.clone();
+        inner.evicted.iter().map(|&file| name(file)).collect()
     }
 
     /// Makes allocations fail, or succeed again.
@@ -158,6 +167,7 @@ impl Disk {
             ops: Vec::new(),
             fail_at: None,
             unreadable: None,
+            evicted: Vec::new(),
             full: false,
         })))
     }
@@ -346,6 +356,17 @@ impl File for DiskFile {
 
     fn sync_all(&self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn evict(&self) {
+        let mut inner = self.disk.0.lock().unwrap();
+        let last = inner.ops.iter().rev().find_map(|op| match op {
+            Op::Write(file, ..) if *file == self.file => Some(false),
+            Op::Sync(file) if *file == self.file => Some(true),
+            _ => None,
+        });
+        assert_eq!(last, Some(true), "only clean pages can be evicted");
+        inner.evicted.push(self.file);
     }
 
     fn is_direct(&self) -> bool {

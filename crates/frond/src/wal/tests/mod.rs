@@ -130,6 +130,26 @@ fn records_are_read_in_order_across_segments_and_restarts() {
     }
 }
 
+/// The log does not fill the page cache, which is memory outside the budget: what is synced leaves
+/// it, except for the segment that is still written to.
+#[test]
+fn complete_segments_leave_the_page_cache() {
+    let disk = disk::Disk::default();
+    let env = crash::env_on(&disk, 1);
+    let log = Log::create(env, DIR, STORE, Durability::Lazy, SMALL).unwrap();
+    let mut reservation = append(&log, &[0; 4000]).unwrap();
+    while log.stats().segments < 3 {
+        reservation = append(&log, &[1; 4000]).unwrap();
+        log.wait(&reservation, Durability::Os).unwrap();
+    }
+    assert_eq!(disk.evicted().len(), 0);
+    log.wait(&reservation, Durability::Sync).unwrap();
+    let path = |number| Path::new(DIR).join(segment::file_name(number));
+    assert_eq!(disk.evicted(), [1, 2, 3].map(path));
+    log.wait(&append(&log, b"more").unwrap(), Durability::Sync).unwrap();
+    assert_eq!(disk.evicted().len(), 3);
+}
+
 #[test]
 fn each_durability_level_waits_for_its_guarantee() {
     let env = env();

@@ -44,7 +44,7 @@ use crate::{
         Batch, BulkLoad, CatalogChange, Db, ExclusiveTreeLock, Interrupter, Snapshot, Tree,
         TreeOptions, ddl::WritersThen,
     },
-    error::WHOLE_TREE,
+    error::{LockHolder, WHOLE_TREE},
     progress::Progress,
     sync::{Arc, AtomicBool, Ordering},
 };
@@ -212,7 +212,7 @@ impl Db {
             return Err(Error::LockBusy {
                 tree: base.name(),
                 what: "the tree".into(),
-                holder: "a build of indexes".into(),
+                holder: LockHolder::Other("a build of indexes"),
                 key: None,
             });
         }
@@ -291,7 +291,9 @@ impl IndexBuild {
                     return Err(Error::LockTimeout {
                         tree: self.base.name(),
                         what: WHOLE_TREE.into(),
-                        holder: "a transaction that had written it before the build began".into(),
+                        holder: LockHolder::Other(
+                            "a transaction that had written it before the build began",
+                        ),
                         key: None,
                     });
                 }
