@@ -68,7 +68,7 @@ pub(crate) struct TreeEntry {
 /// The end of a tree that is not dropped.
 const NO_END: u64 = u64::MAX;
 
-/// Number of dropped trees whose ends and names are remembered. 4096 names of some 20 bytes: below
+/// Number of dropped trees whose ends and names are remembered. 4096 names of about 20 bytes: below
 /// 1 MiB.
 const ENDED_MAX: usize = 4096;
 
@@ -79,8 +79,8 @@ pub(crate) type Kept = Mutex<HashMap<TreeId, Arc<KeptPlace>>>;
 pub(crate) type KeptPlace = Mutex<Option<Weak<dyn Any + Send + Sync>>>;
 
 /// Bytes of a tree's metadata: its entry and its work, their places in maps by name, number and
-/// lineage, two copies of a name of some 20 bytes, its root, and what the allocator adds. Measured:
-/// tests/many_trees.rs.
+/// lineage, two copies of a name of about 20 bytes, its root, and what the allocator adds.
+/// Measured: tests/many_trees.rs.
 const TREE_BYTES: u64 =
     (size_of::<TreeEntry>() + size_of::<Work>() + size_of::<TreeRoot>() + 352) as u64;
 

@@ -8,7 +8,7 @@
 //! Each tree has an arena-backed B+tree ([`tree`]) from key to the key's versions ([`versions`]),
 //! range deletes in levels ([`ranges`]), and possibly mini-runs of large transactions
 //! ([`mem_run`]). All of it lives in one arena of frames ([`arena`]) and is found through a small
-//! trie of tree ids ([`Directory`]): a tree with one key costs some 350 bytes.
+//! trie of tree ids ([`Directory`]): a tree with one key costs about 350 bytes.
 //!
 //! Invariants
 //! 1. Versions of a key are ordered by seqno, whatever the order in which they arrive (Rule: I2)

@@ -96,7 +96,7 @@ impl Table {
         self.build_index_with(spec, |_| ControlFlow::Continue(()))
     }
 
-    /// Like [`build_index`](Self::build_index); reports its progress to `watch`, some times per
+    /// Like [`build_index`](Self::build_index); reports its progress to `watch`, several times per
     /// second, and gives up when that returns `Break`.
     ///
     /// # Errors

@@ -64,7 +64,7 @@ impl Table {
     /// range until the transaction ends.
     ///
     /// The cost is that of its rows: each is read and locked, and it and its entries are deleted,
-    /// in the log and in the trees. That takes some five microseconds of a core for a row with one
+    /// in the log and in the trees. That takes about five microseconds of a core for a row with one
     /// index, a tenth less than a loop over [`delete`](Self::delete). Memory is bounded, however
     /// many rows there are. To delete all rows, [`Db::drop_table`](crate::Db::drop_table) costs
     /// nearly nothing.

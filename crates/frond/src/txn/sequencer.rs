@@ -15,7 +15,7 @@
 //! 5. A commit is finished once, by the thread that takes it out of its place. By then it is wholly
 //!    inserted; other threads may still be inserting it, without effect.
 //!
-//! Threads: committers, and the freezer. Cost: two uncontended locks, and some thirty stores.
+//! Threads: committers, and the freezer. Cost: two uncontended locks, and about thirty stores.
 
 use std::time::Duration;
 

@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// Number of lists. A short transaction is listed for some microseconds and takes the list's lock
-/// twice for some ten nanoseconds: four lists suffice for a hundred threads. A look reads one cache
-/// line per list.
+/// twice for about ten nanoseconds: four lists suffice for a hundred threads. A look reads one
+/// cache line per list.
 const LISTS: usize = 4;
 
 /// A list of writers.

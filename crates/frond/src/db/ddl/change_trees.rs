@@ -304,7 +304,7 @@ impl TreesChange {
     }
 
     /// Makes the change. Synced when this returns, whatever the durability of the store. Costs one
-    /// commit of some hundred bytes per tree plus its attributes and layouts, and reads no row.
+    /// commit of a few hundred bytes per tree plus its attributes and layouts, and reads no row.
     /// Waits for transactions, prepared ones included, that have rows of trees that it drops or
     /// truncates; if it makes clones, also until what was committed so far is applied. Transactions
     /// with rows of renamed trees continue with them.

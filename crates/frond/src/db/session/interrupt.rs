@@ -172,7 +172,7 @@ impl TxnControl<'_> {
     /// Makes an interrupter that belongs to no transaction stop this one, from now on until the
     /// transaction ends. It is meant for a session, which calls this for each of its transactions
     /// in turn; the interrupter stops only the last of them. If the interrupter was interrupted
-    /// before and not cleared since, the transaction is interrupted at once. This takes some ten
+    /// before and not cleared since, the transaction is interrupted at once. This takes about ten
     /// nanoseconds, whereas an interrupter for each transaction has to be created and made known to
     /// other threads.
     ///

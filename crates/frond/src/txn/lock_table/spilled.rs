@@ -57,7 +57,7 @@ struct Holder {
     filter: Option<Filter>,
 }
 
-/// A Bloom filter over the rows of a transaction: asking each of some hundred transactions about
+/// A Bloom filter over the rows of a transaction: asking each of a few hundred transactions about
 /// each row that is locked would cost more than everything else. Its parts double in length.
 #[derive(Clone, Default, Debug)]
 struct Filter(Vec<Arc<Part>>);

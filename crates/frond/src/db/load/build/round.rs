@@ -29,8 +29,8 @@ const BATCH_BYTES: usize = 256 << 10;
 /// Rows up to which a round counts as short. The limit grows with each round, so that a build
 /// finishes whatever the writers do.
 const SHORT_ROWS: u64 = 1000;
-/// How often that limit is doubled at most: writers wait some tenths of a second while such a round
-/// is read.
+/// How often that limit is doubled at most: writers wait a few tenths of a second while such a
+/// round is read.
 const SHORT_DOUBLED_MAX: u32 = 6;
 /// Rows between two checks for cancellation.
 const ROWS_A_LOOK: u64 = 64;

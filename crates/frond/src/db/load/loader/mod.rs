@@ -9,7 +9,7 @@
 //! 1. Of several rows with one key the last one wins; in a unique tree a second one ends the load.
 //! 2. Nothing is linked: a load that is dropped frees all of its pages and blobs.
 //! 3. Memory: a buffer, or the cursors of a merge, within the load's share of the budget (at least
-//!    four cursors); the leaf being built; some ten bytes for each page, and a hold for each long
+//!    four cursors); the leaf being built; about ten bytes for each page, and a hold for each long
 //!    value.
 //!
 //! Threads: a load has one owner; loads run concurrently with each other and with everything else.
