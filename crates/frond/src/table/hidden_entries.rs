@@ -67,8 +67,8 @@ enum Position {
     Low,
     High,
     Below(Vec<u8>),
-    /// On the key of `found`; says which of its entries came last, where the snapshot's is the
-    /// second.
+    /// On the key of `found`. The value says which of the key's entries was returned last; the
+    /// snapshot's entry is the second.
     On(Passed),
 }
 

@@ -234,7 +234,7 @@ pub(super) struct State {
     pub durable: Lsn,
     /// Segments with writes not yet covered by a sync, oldest first; the last is the current one.
     pub unsynced: Vec<SegmentFile>,
-    /// Segments up to this number have their headers on the medium.
+    /// Segments up to this number have durable headers.
     pub synced_segment: u64,
     /// Segments that hold log, oldest first: number and first position.
     pub live: VecDeque<(u64, Lsn)>,

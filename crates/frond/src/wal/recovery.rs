@@ -21,11 +21,10 @@
 //! 3. No length read from disk is used for an allocation before it is bounded: one window of a
 //!    group's greatest length, and one large record (Promise: P20). Time is O(length of the files).
 //! 4. Reading changes nothing; the same files give the same answer (Promises: P5, P21).
-//! 5. What is recovered is on the medium before it is served, not only in a page cache that a
-//!    failed sync left clean (Promise: P6). Files are read with direct I/O where possible; where
-//!    not, the log that a slot needs is written again before anything else is. A checkpoint after
-//!    the recovery would not suffice: the older slot still needs the log, and a store without it
-//!    does not open.
+//! 5. What is recovered is on disk before it is served, not only in a page cache that a failed sync
+//!    left clean (Promise: P6). Files are read with direct I/O where possible; where not, the log
+//!    that a slot needs is written again before anything else is. A checkpoint after the recovery
+//!    would not suffice: the older slot still needs the log, and a store without it does not open.
 //!
 //! Threads: one. Bytes: docs/format.md, "Log".
 
@@ -60,9 +59,9 @@ pub enum Expect {
         /// Position up to which the log was synced when the slot was written.
         synced: Lsn,
     },
-    /// The log is on the medium up to here and is still growing. What lies after is not read, and
-    /// the last segment need not have a successor. Files that disappear meanwhile were not needed
-    /// any more; a file that was needed leaves a gap before this end.
+    /// The log is on disk up to here and is still growing. What lies after is not read, and the
+    /// last segment need not have a successor. Files that disappear meanwhile were not needed any
+    /// more; a file that was needed leaves a gap before this end.
     Known(Lsn),
 }
 
