@@ -47,7 +47,7 @@ const NEXT_AT_PART: u64 = 8;
 /// need not create one.
 const IDLE_SPARES: usize = 1;
 
-/// What the clock should do about idleness.
+/// What [`Log::tick`] should do about idleness.
 pub(super) enum Idling {
     /// The log may become idle.
     Due,

@@ -12,7 +12,7 @@
 //! into 4 KiB of log: each commit touches a new page of the page cache and writes many times its
 //! bytes to disk, and the log grows so fast that checkpoints and applies come early. So the group
 //! stays open. Its page is written as it is so far, and again when the next such commit arrives,
-//! until the page is full or something needs a closed group: a sync, the clock (after 100 ms), a
+//! until the page is full or something needs a closed group: a sync, the timer (after 100 ms), a
 //! longer record.
 //!
 //! Invariants
@@ -59,8 +59,8 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 /// An idle log records that it is synced after this time, plus one tick (90 of at most 100 ms).
 const IDLE_INTERVAL: Duration = Duration::from_millis(40);
 
-/// Interval at which the clock looks for space for a segment on a full disk. A commit that needs a
-/// segment tries by itself.
+/// Interval at which [`Log::tick`] looks for space for a segment on a full disk. A commit that
+/// needs a segment tries by itself.
 const SPARE_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) type StateGuard<'a> = MutexGuard<'a, State>;
