@@ -22,7 +22,7 @@
 //! Invariants
 //! 1. No number is 0, and none is smaller than that of a shorter prefix.
 //! 2. The number of rows read is bounded however large the tree is: twice [`SMALL_ROWS`],
-//!    [`WINDOWS`] of [`WINDOW_ROWS`], and for each part [`LEAPS`] cursor pieces, two of
+//!    [`WINDOWS`] of [`WINDOW_ROWS`], and for each part [`LEAPS`] scan chunks, two of
 //!    [`GROUP_ROWS`] per window, and what `between.rs` says.
 //!
 //! Threads: all.
