@@ -9,7 +9,7 @@
 //! 2. Times that are read while others add are not from one moment, but none is lost or counted
 //!    twice.
 //!
-//! Threads: all. Cost of a time: two additions to cache lines that few threads share, some ten
+//! Threads: all. Cost of a time: two additions to cache lines that few threads share, about ten
 //! nanoseconds. Callers that cannot afford this and a clock reading time only a sample and give it
 //! a weight ([`sample`]).
 

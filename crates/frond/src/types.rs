@@ -227,7 +227,7 @@ pub const VALUE_BYTES_MAX: usize = bounds::VALUE_BYTES.default as usize;
 /// may hold in memory.
 pub const OPERAND_BYTES_MAX: usize = bounds::OPERAND_BYTES.default as usize;
 /// Longest value that is stored inline, bytes; longer values have extents of their own and travel
-/// as references. 64 KiB: an extent costs some 150 bytes of memory, one more sync per commit, and
+/// as references. 64 KiB: an extent costs about 150 bytes of memory, one more sync per commit, and
 /// on average half a page of padding. See docs/design/006.
 pub const VALUE_INLINE_BYTES_MAX: usize = 64 << 10;
 /// Number of counters of each tree.

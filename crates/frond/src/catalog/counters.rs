@@ -47,10 +47,10 @@ impl CountedTrees {
 pub struct Counters {
     tree: TreeId,
     counted: Arc<CountedTrees>,
-    /// The tree is noted in `counted`.
+    /// True if the tree is noted in `counted`.
     is_noted: AtomicBool,
     next: [AtomicU64; COUNTERS],
-    /// The values that a record of the log contains already.
+    /// The counter values that are already in a log record.
     logged: [AtomicU64; COUNTERS],
 }
 

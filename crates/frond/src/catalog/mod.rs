@@ -1,5 +1,5 @@
-//! The catalog: trees with the merge operators they use, named snapshots, and prepared
-//! transactions, stored as entries of tree 0.
+//! The catalog: the trees with their options and merge operators, the definitions of tables, named
+//! snapshots, and prepared transactions. It is stored as entries of tree 0.
 //!
 //! Bytes: docs/format.md, "Catalog records".
 

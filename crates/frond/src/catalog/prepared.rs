@@ -1,7 +1,8 @@
 //! Prepared transactions in the catalog: their content is cut into pieces, and assembled again.
 //!
 //! Invariants
-//! 1. Pieces assemble to the bytes that were cut; if a piece is missing, there is no content.
+//! 1. The pieces of a transaction assemble to the bytes that were cut; if a piece is missing, there
+//!    is no content.
 //! 2. Hostile records take no more memory than they have bytes.
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Prepared transactions".

@@ -6,12 +6,13 @@
 //! another queue from time to time.
 //!
 //! Invariants
-//! 1. A writer looks for the queue after it has become visible to the build (in the list of the
-//!    tree's writers, or by passing the gate of batches), and the build sets the queue before it
-//!    looks there: so each writer that the build does not find has found the queue.
-//! 2. A call that writes to a queue holds it until its transaction has the intent on the queue's
-//!    tree: a queue that no call holds, and whose tree can be locked exclusively, gets no more
-//!    entries.
+//! 1. A writer looks for the queue after the writer itself has become visible to the build (in the
+//!    list of the tree's writers, or by passing the gate of batches), and the build sets the queue
+//!    before it looks for writers there. So each writer that the build does not find has found the
+//!    queue.
+//! 2. A call that writes to a queue holds a reference to the queue until its transaction has the
+//!    intent lock on the queue's tree. So a queue that no call refers to, and whose tree can be
+//!    locked exclusively, gets no more entries.
 //!
 //! Threads: all. Cost without a build: one load.
 
@@ -31,7 +32,7 @@ pub(crate) struct QueueSlot {
 #[derive(Debug)]
 pub(crate) struct ChangeQueue {
     pub tree: TreeId,
-    /// Rows were deleted as a range, without their keys.
+    /// True if a range of rows was deleted, whose keys are therefore not in the queue.
     pub has_missed: AtomicBool,
 }
 

@@ -19,7 +19,7 @@ use super::record::TABLE_ATTRIBUTES;
 
 const MAGIC: &[u8; 12] = TABLE_ATTRIBUTES;
 const VERSION: u8 = 1;
-/// Version for tables whose columns have names, which follow everything else.
+/// Version of the encoding for tables whose columns have names. The names follow everything else.
 const VERSION_COLUMNS: u8 = 2;
 const WHAT: &str = "table definition";
 const UNIQUE: u64 = 1;

@@ -1,8 +1,9 @@
 //! The catalog in memory: the existing trees, by name and by id.
 //!
 //! It mirrors tree 0, whose entries are authoritative: a change is committed there and synced
-//! first, then shown here. Callers serialise changes with [`Catalog::change`]; lookups take a read
-//! lock and happen once per opened handle, never per operation.
+//! first, then *shown* here, that is, made visible to lookups. Callers serialise changes with
+//! [`Catalog::change`]; lookups take a read lock and happen once per opened handle, never per
+//! operation.
 //!
 //! A tree's lifetime is an interval of seqnos from its birth to its end, each the seqno of a commit
 //! (Rule: I43). The end is marked within the sequencer's section, not when the change is shown:
@@ -44,13 +45,13 @@ pub(crate) struct TreeEntry {
     pub lineage: Lineage,
     pub class: SizeClass,
     pub unique: bool,
-    /// The commit that created it. The birth may have been moved since.
+    /// The commit that created the tree. Unlike this, its birth may have been moved since.
     made: Seqno,
     birth: AtomicU64,
     pub empty_ranges: EmptyRanges,
     /// Transactions that have written it and have not ended.
     pub writers: TreeWriters,
-    /// The queue for writers of the tree while indexes of it are built.
+    /// The queue of changed keys, for writers of the tree while indexes of it are built.
     pub queue: QueueSlot,
     /// The schema of its rows; replaced when the layout of its values changes.
     schema: RwLock<Option<Arc<RowSchema>>>,
@@ -68,7 +69,7 @@ pub(crate) struct TreeEntry {
 /// The end of a tree that is not dropped.
 const NO_END: u64 = u64::MAX;
 
-/// Number of dropped trees whose ends and names are remembered. 4096 names of some 20 bytes: below
+/// Number of dropped trees whose ends and names are remembered. 4096 names of about 20 bytes: below
 /// 1 MiB.
 const ENDED_MAX: usize = 4096;
 
@@ -79,8 +80,8 @@ pub(crate) type Kept = Mutex<HashMap<TreeId, Arc<KeptPlace>>>;
 pub(crate) type KeptPlace = Mutex<Option<Weak<dyn Any + Send + Sync>>>;
 
 /// Bytes of a tree's metadata: its entry and its work, their places in maps by name, number and
-/// lineage, two copies of a name of some 20 bytes, its root, and what the allocator adds. Measured:
-/// tests/many_trees.rs.
+/// lineage, two copies of a name of about 20 bytes, its root, and what the allocator adds.
+/// Measured: tests/many_trees.rs.
 const TREE_BYTES: u64 =
     (size_of::<TreeEntry>() + size_of::<Work>() + size_of::<TreeRoot>() + 352) as u64;
 
@@ -169,7 +170,7 @@ impl TreeEntry {
 
     /// The commit with which it begins: a reader at an older one must not read it (Rule: I43).
     pub fn birth(&self) -> Seqno {
-        // What it contains then was committed before and is visible to the reader by other means.
+        // What the tree contains at its birth was committed before, so the reader already sees it.
         Seqno(self.birth.load(Ordering::Acquire))
     }
 
@@ -195,7 +196,7 @@ impl TreeEntry {
         self.record.lock().unwrap().attributes == attributes
     }
 
-    /// True if the catalog says that rows of it may wait for this merge operator.
+    /// True if the catalog records that rows of the tree may have operands of this merge operator.
     pub fn uses(&self, operator: u8) -> bool {
         self.record.lock().unwrap().operators.contains_key(&operator)
     }
@@ -273,7 +274,7 @@ impl Catalog {
         entry
     }
 
-    /// Whether a tree is known to have ended.
+    /// True if a tree is known to have ended (its drop is committed).
     pub fn has_ended(&self, id: TreeId) -> bool {
         let state = self.state.read().unwrap();
         let standing = state.by_id.get(&id);
@@ -287,7 +288,7 @@ impl Catalog {
         Error::NoSuchTree(name.unwrap_or_else(|| format!("number {}", id.0)))
     }
 
-    /// A tree that is never in the catalog.
+    /// The entry of a tree that is never in the catalog, such as a temporary tree.
     pub fn private(&self, record: TreeRecord) -> Arc<TreeEntry> {
         TreeEntry::new(record, &self.work, &self.counted)
     }
@@ -409,7 +410,8 @@ impl State {
             let old = std::mem::replace(&mut *entry.record.lock().unwrap(), record.clone());
             self.show_table(&record);
             if old.value_layout != record.value_layout {
-                // What was learned from rows in their old layout says little about the new one.
+                // Encoding hints learned from rows in the old layout say little about rows in the
+                // new one.
                 *entry.schema.write().unwrap() = record.schema(&entry.work);
             }
             // Another tree of the same commit may already have the name.

@@ -57,7 +57,7 @@ impl Tree {
     }
 
     /// Current sizes of the tree. Reads nothing, except for a tree with nodes that an earlier
-    /// version of Frond has written: its nodes (one in some thousand of its pages) are read the
+    /// version of Frond has written: its nodes (one in a few thousand of its pages) are read the
     /// first time.
     ///
     /// ```

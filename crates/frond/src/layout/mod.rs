@@ -8,7 +8,7 @@
 //! The end of a variable part follows from the bytes alone, in one of four ways ([`End`]):
 //! - **the rest**: it is the last part and takes what is left;
 //! - **escaped** (keys): every 00 of the content is written 00 FF, and 00 01 ends the part. A
-//!   prefix sorts before what it is a prefix of, and no content can look like the end;
+//!   string sorts before longer strings that start with it, and no content can look like the end;
 //! - **escaped, descending** (keys): the complement of the former: FF is written FF 00, and FF FE
 //!   ends the part;
 //! - **prefixed** (values, where order does not matter): LEB128 length, then the content unchanged.
@@ -35,7 +35,7 @@ use crate::{Error, Place, coding::Reader};
 pub use versions::NewPart;
 pub(crate) use versions::{HISTORY_BYTES_MAX, History, RowVersions, Standing};
 
-/// The type of a fixed part, as a hint to the encodings. Never needed to read it back.
+/// The type of a fixed part, as a hint to the encodings. It is never needed to decode the part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Hint {

@@ -52,7 +52,7 @@ const SEGMENTS: usize =
 /// Longer records get a heap allocation of their own, so that they do not waste the end of a frame.
 const RECORD_IN_FRAME_BYTES_MAX: usize = FRAME_BYTES / 4;
 /// Slots where writers leave half-used frames for the next writer. If there are more writers at
-/// once than slots, each of the others starts a frame.
+/// once than slots, each additional writer starts a new frame.
 const FREE_ENDS: usize = if cfg!(shuttle) { 1 } else { 16 };
 
 const PAYLOAD_BITS: u32 = 15;
@@ -222,7 +222,7 @@ pub(super) struct Arena {
     pool: Arc<FramePool>,
 }
 
-/// Memory that must be given back.
+/// Memory that the arena must release.
 #[derive(Default)]
 struct Owned {
     /// Number of registered pieces: frames and heap allocations.

@@ -2,9 +2,9 @@
 //!
 //! Ten thousand entries that arrive sorted need no descent each: they are built into a tree of
 //! their own (27–33 ns an entry, every leaf full) before the transaction has a seqno, and the
-//! commit links it into the memtable with one store. Readers and the freeze merge it with the
-//! memtable's own tree by (key, seqno), so it comes neither before nor after the memtable
-//! (Rule: I6).
+//! commit links it into the memtable with one atomic store. Readers, and the apply that drains the
+//! memtable, merge it with the memtable's own tree by (key, seqno): the run as a whole is neither
+//! newer nor older than that tree (Rule: I6).
 //!
 //! Invariants
 //! 1. A mini-run has at most one message per key and never changes after `finish`.
@@ -97,8 +97,8 @@ impl AttachedRuns {
         let mut new = Box::new(Attached { tree, seqno, run, next: OnceLock::new() });
         let mut place = &self.first;
         loop {
-            // A failed set means that another thread attached a run here first: look at that one
-            // and go on.
+            // A failed set means that another thread attached a run here first: check that run and
+            // continue after it.
             match place.set(new) {
                 Ok(()) => return true,
                 Err(back) => new = back,

@@ -8,7 +8,7 @@
 //! Each tree has an arena-backed B+tree ([`tree`]) from key to the key's versions ([`versions`]),
 //! range deletes in levels ([`ranges`]), and possibly mini-runs of large transactions
 //! ([`mem_run`]). All of it lives in one arena of frames ([`arena`]) and is found through a small
-//! trie of tree ids ([`Directory`]): a tree with one key costs some 350 bytes.
+//! trie of tree ids ([`Directory`]): a tree with one key costs about 350 bytes.
 //!
 //! Invariants
 //! 1. Versions of a key are ordered by seqno, whatever the order in which they arrive (Rule: I2)
@@ -135,8 +135,8 @@ impl Memtable {
             table.count(inserted);
             self.run_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
-        // A second inserter does this as well: the first may not have come this far, and the second
-        // goes on as if the run were visible to all.
+        // A second thread that inserts the run does this as well: the first may not have come this
+        // far, and the second continues as if the run were visible to all.
         table.note_run();
     }
 
@@ -285,7 +285,8 @@ placed! {
         apart: [u32; 16],
         entries: AtomicU64,
         entry_bytes: AtomicU64,
-        /// Entries, less the keys whose newest version is a value; mini-runs by themselves.
+        /// Number of entries minus the number of keys whose newest version is a value; each
+        /// mini-run is counted by itself.
         other_entries: AtomicU64,
     }
 }
@@ -328,17 +329,18 @@ impl Table {
     fn count(&self, inserted: Inserted) {
         self.entries.fetch_add(inserted.entries as u64, Ordering::Relaxed);
         self.entry_bytes.fetch_add(inserted.bytes as u64, Ordering::Relaxed);
-        // Usually 0: commits insert new rows, or few.
+        // Usually 0: most commits insert only new rows.
         let others = inserted.entries as isize - inserted.rows;
         if others != 0 {
             self.other_entries.fetch_add(others.unsigned_abs() as u64, Ordering::Release);
         }
     }
 
-    /// Keys whose newest version is a value, and the bytes of all entries. Concurrent inserts may
-    /// count as such.
+    /// Number of keys whose newest version is a value, and the bytes of all entries. Entries that
+    /// are being inserted concurrently may count as such keys.
     fn rows(&self) -> (usize, usize) {
-        // In this order: an entry that does not count was counted before, with all entries.
+        // `other_entries` is loaded first: an entry that is counted there was counted before in the
+        // number of all entries, which is loaded next.
         let others = self.other_entries.load(Ordering::Acquire) as usize;
         let (entries, bytes) = self.entries();
         (entries.saturating_sub(others), bytes)
@@ -390,7 +392,7 @@ impl Directory {
         }
     }
 
-    /// The table, or the empty branch where it belongs.
+    /// The table of a tree, or the empty branch where it belongs.
     #[inline]
     fn walk<'a>(&'a self, arena: &'a Arena, id: TreeId) -> Result<At<Table>, &'a AtomicAt<Table>> {
         // A bijection, so that different ids diverge within 32 steps of one bit pair each and the

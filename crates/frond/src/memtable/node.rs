@@ -41,7 +41,7 @@ pub(super) const SLOTS_SMALL: usize = if cfg!(shuttle) { 2 } else { 8 };
 /// bits: recomputing heads reads every record of the node.
 const HEAD_BITS_WANTED: u32 = 32;
 const SPINS_BEFORE_YIELD: u32 = 64;
-/// The number of slots that are scanned one by one; more of them take a binary search.
+/// The number of slots that are scanned one by one; for more, binary search is used.
 const NEAR_SLOTS: usize = 8;
 
 placed! {
@@ -273,7 +273,7 @@ impl<'a> Node<'a> {
         self.head.low.load()
     }
 
-    /// Least key above all that belong here; `None`: no bound.
+    /// Least key above all keys that belong here; `None`: no bound.
     pub(super) fn high(&self) -> Option<At<RecordHead>> {
         self.head.high.load()
     }

@@ -4,9 +4,9 @@
 //! the fence of the copy: the position holds nothing that an insert could disturb.
 //!
 //! Invariants
-//! 1. A walk meets what was in the tree when a leaf was copied; it does not meet what is added to
-//!    that leaf's range later. Fences only ever get finer, so walking by them meets every key once
-//!    and in order.
+//! 1. A walk returns what was in the tree when a leaf was copied, and not what is added to that
+//!    leaf's range later. Fences are only ever added between others, so walking by them returns
+//!    every key once and in order.
 //!
 //! Threads: one at a time.
 

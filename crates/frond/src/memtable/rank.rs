@@ -1,8 +1,9 @@
-//! Estimates how many rows of a tree lie in a range, from where two descents end, without a walk.
+//! Estimates of how many rows of a tree lie in a range, computed from where two descents end,
+//! without a walk over the range.
 //!
 //! Each step down adds the share of the keys that lies below the child taken, assuming that all
-//! children have equally many. In the leaf the share is exact, since keys are compared there: a
-//! range in which there is nothing is reported as 0.
+//! children have equally many. In the leaf the share is exact, since keys are compared there: an
+//! empty range is reported as 0.
 //!
 //! Threads: all. Cost: two descents per source.
 

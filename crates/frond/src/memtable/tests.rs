@@ -12,7 +12,7 @@ use crate::cache::FRAME_BYTES;
 
 const TREE: TreeId = TreeId(7);
 const PUT: Tag = Tag::PUT;
-/// Miri is some thousand times slower.
+/// Miri is a few thousand times slower.
 const MANY: u64 = if cfg!(miri) { 400 } else { 40_000 };
 
 type Seen = Vec<(u64, Tag, Vec<u8>)>;

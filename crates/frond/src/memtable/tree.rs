@@ -1,14 +1,15 @@
 //! The B+tree over an arena's records: descending, splitting, copying a leaf for cursors, and
 //! inserting one commit's entries in key order.
 //!
-//! A leaf that is not in the processor's cache costs an insert more than all the rest. So each
-//! entry of a batch is handled in three steps, with steps of other entries in between: first its
-//! leaf's address is found and its memory prefetched; when that has arrived, the leaf's version is
-//! taken; and when the entry's turn comes, the version tells whether it is still the right leaf.
+//! If a leaf is not in the processor's cache, reading it costs an insert more than everything else.
+//! So each entry of a batch is handled in three steps, with steps of other entries in between.
+//! First the address of the entry's leaf is found, and the leaf's memory is prefetched. When that
+//! has arrived, the leaf's version is read. Finally the entry is inserted, if the version shows
+//! that the leaf is still the right one.
 //!
 //! Invariants
-//! 1. A descent trusts a child only if, after the child's version was taken, its parent (for the
-//!    root: the root address) is still unchanged. A split locks the parent before the child and
+//! 1. A descent trusts a child only if, after the child's version was read, the child's parent (for
+//!    the root: the root address) is still unchanged. A split locks the parent before the child and
 //!    leaves it changed, so no descent reaches a half whose fences exclude its key.
 //! 2. A full inner node met on the way down to an insert is split immediately, so a leaf's parent
 //!    always has room.
@@ -358,7 +359,7 @@ impl Located {
     }
 }
 
-/// What is known so far of the way to an entry's leaf.
+/// What is known so far about the path to an entry's leaf.
 #[derive(Clone, Copy)]
 enum Way {
     /// Nothing, or what was known has changed.
@@ -434,7 +435,8 @@ impl<'w, 'a> Batch<'w, 'a> {
         self.inserted
     }
 
-    /// Inserts the entry that is due, and finds the leaf of the one that is halfway.
+    /// Inserts the oldest entry in progress, and does the second step for the entry that is
+    /// halfway.
     #[inline]
     fn take_turn<'e>(
         &mut self,
@@ -468,8 +470,8 @@ impl<'w, 'a> Batch<'w, 'a> {
             }
         }
         let way = self.beside_last(key).unwrap_or_else(|| self.by_descent(key));
-        // A leaf met twice in a row is in the cache already; from now on its fence is checked
-        // directly.
+        // A leaf that is found twice in a row is in the cache already; from now on its fence is
+        // checked directly.
         let repeats = way.leaf().is_some() && way.leaf() == self.last.leaf();
         self.last = if repeats { self.find(way) } else { way };
         self.last
@@ -481,8 +483,8 @@ impl<'w, 'a> Batch<'w, 'a> {
         let arena = self.tree.arena;
         let Way::Above { parent, version, .. } = self.last else { return None };
         let above = node(arena, parent);
-        // This comes first: the heads of its slots say nothing about keys that do not belong to it
-        // (`node.rs`, invariant 3).
+        // This check comes first: the heads of a node's slots say nothing about keys that do not
+        // belong to the node (`node.rs`, invariant 3).
         let is_beyond = above.high().is_some_and(|high| key >= arena.record(high).key());
         if is_beyond && !plant!("memtable: the next key is looked for in the parent of the last") {
             return None;

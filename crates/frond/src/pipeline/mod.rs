@@ -96,7 +96,7 @@ impl Limits {
             checkpoint_log_bytes: 256 << 20,
             checkpoint_millis: 10_000,
             mini_run_entries: apply_commit::MINI_RUN_ENTRIES_MIN,
-            // A quarter of the memtables' quarter: with their index, some ten large concurrent
+            // A quarter of the memtables' quarter: with their index, about ten large concurrent
             // transactions take as much as one transaction may be that stays in memory.
             own_writes_bytes: (cache_bytes / 16).max(256 << 10),
         }

@@ -53,7 +53,7 @@ impl Default for RunOptions {
 }
 
 /// The least that a row counts towards the length of a run, so that a run of one MiB has at most
-/// some 500 000 rows.
+/// about 500 000 rows.
 const ENTRY_BYTES_MIN: usize = 2;
 /// The run's raw bytes count at least 1/16 towards its length, however well they compress.
 const RATIO_MAX: usize = 16;

@@ -6,7 +6,7 @@
 //!
 //! Invariant: nothing is read from the file (Rule: I51).
 //!
-//! Threads: all. Cost: a search in one block. That is some hundred nanoseconds, unless a column of
+//! Threads: all. Cost: a search in one block. That is a few hundred nanoseconds, unless a column of
 //! the key is under a codec: such a column is decoded for each search.
 
 use super::{block_ref::BlockRef, reader::Run};

@@ -13,7 +13,7 @@
 //!    run of the tree ended last, because the last `set_hint` counts.
 //! 4. Times are wall-clock times, read twice per block or chunk: nothing is decided by them (P17).
 //!
-//! Threads: all. Cost: two clock readings per block, some twenty additions per run.
+//! Threads: all. Cost: two clock readings per block, about twenty additions per run.
 
 use std::{collections::HashMap, fmt};
 

@@ -32,9 +32,9 @@ use super::{
 };
 use crate::types::{Lineage, VersionNumber};
 
-/// Records examined per hold of the lock: some hundred microseconds.
+/// Records examined per hold of the lock: a few hundred microseconds.
 const LOOKED_AT_ONCE: usize = 4096;
-/// Records examined between two checkpoints, whether or not any dies: some ten milliseconds.
+/// Records examined between two checkpoints, whether or not any dies: about ten milliseconds.
 const LOOKED_AT_MAX: usize = 64 * LOOKED_AT_ONCE;
 
 /// The state of ending lineages.

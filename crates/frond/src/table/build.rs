@@ -1,5 +1,5 @@
-//! Building an index of a table that is being written: concurrently with its writers, which wait
-//! only at the very end, for a moment (Rule: I34).
+//! Online index builds: an index of a table is built concurrently with the table's writers, which
+//! wait only for a moment at the very end (Rule: I34).
 //!
 //! The phases are those of any build (`db/load/build/`). Here the program's functions compute the
 //! entries, from the rows of the snapshot and from those that the rounds return; and the commit
@@ -7,8 +7,8 @@
 //! is not available soon after a short round, there is another round.
 //!
 //! Invariants
-//! 1. Until that commit the index is not read: a crash, an error or a cancellation leaves nothing
-//!    of it.
+//! 1. Until the commit that publishes it the index is not read: a crash, an error or a cancellation
+//!    leaves nothing of it.
 //! 2. At that commit the build holds the table exclusively, so no call uses the old definition, and
 //!    calls that wait read the new one ([`TableState`](super::state::TableState), invariants 1 and
 //!    2).
@@ -96,7 +96,7 @@ impl Table {
         self.build_index_with(spec, |_| ControlFlow::Continue(()))
     }
 
-    /// Like [`build_index`](Self::build_index); reports its progress to `watch`, some times per
+    /// Like [`build_index`](Self::build_index); reports its progress to `watch`, several times per
     /// second, and gives up when that returns `Break`.
     ///
     /// # Errors

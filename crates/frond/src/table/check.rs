@@ -65,8 +65,9 @@ impl Table {
     /// `NoSuchTree` if the table was dropped; I/O errors and damage of what had to be read.
     pub fn check(&self) -> Result<TableReport> {
         let snapshot = self.db.snapshot();
-        // After the snapshot: what is dropped from now on can still be read in it, and what was
-        // built since cannot yet. The definition is not kept: a build waits for calls that use one.
+        // Read after the snapshot is taken: indexes that are dropped from now on can still be read
+        // in the snapshot, and indexes built since then cannot. The definition is not kept: a build
+        // waits for calls that use one.
         let (known, mut indexes) = {
             let definition = self.state.definition();
             (definition.rows.clone(), definition.indexes.clone())

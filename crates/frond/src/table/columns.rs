@@ -1,13 +1,14 @@
 //! Columns of a table's rows: their names, and changing them without touching any row (Rule: I49).
 //!
-//! Names belong to the table; the engine knows parts and their origins. A change is one commit of
-//! the catalog, with the new layout of the rows, the former layouts, and the names.
+//! Names belong to the table; the engine knows only the parts of rows, and from which older part
+//! each comes. A change is one commit of the catalog, with the new layout of the rows, the former
+//! layouts, and the names.
 //!
 //! Invariants
 //! 1. Names are those of the parts of the newest layout after its version, in their order.
-//! 2. The functions of indexes get rows in the version that came with them: a writer maps rows to
-//!    it before calling them (`write.rs`), and an index is never read with functions of another
-//!    version than its handle's.
+//! 2. The functions of indexes get rows in the layout version for which the program supplied them:
+//!    a writer maps rows to that version before it calls them (`write.rs`), and an index is never
+//!    read with functions for another version than its handle's.
 //!
 //! Threads: all; one change at a time.
 
@@ -56,7 +57,8 @@ pub enum ColumnChange {
 }
 
 impl Table {
-    /// The columns in which the handle returns rows; empty if the table was made without.
+    /// The columns in which the handle returns rows; empty if the table was created without
+    /// columns.
     ///
     /// # Errors
     /// `DefinitionChanged` if they have changed since the handle was opened.
@@ -76,8 +78,8 @@ impl Table {
 
     /// Changes the columns of the table, one change after the other, in one commit whose cost does
     /// not depend on the number of rows. `indexes` lists all indexes of the table, with functions
-    /// that know the new form of rows; from a mapped row they must extract the same as before. The
-    /// returned handle returns rows in their new form.
+    /// that know the new form of rows; for a row mapped to the new form they must extract the same
+    /// bytes as before. The returned handle returns rows in their new form.
     ///
     /// Other handles continue: they write rows in the form that they know, and read until they meet
     /// a newer one. Then, and when they ask for an index, they fail with `DefinitionChanged`, and
@@ -157,7 +159,8 @@ impl Table {
         };
         let indexes = definition.indexes.iter().zip(specs).map(with_function).collect();
         drop(definition);
-        // Calls that still use the old definition write what the new functions would.
+        // Calls that still use the old definition write the same entries as the new functions
+        // would.
         self.state.turn_to(Definition { rows: rows.clone(), indexes });
         Ok(Self { db: self.db.clone(), state: self.state.clone(), rows })
     }

@@ -1,19 +1,20 @@
 //! Deleting all rows in a range, with their index entries.
 //!
-//! The naive way calls [`Table::delete`] for each row: a look-up and a call of the transaction per
-//! row. Here a locking scan reads the rows, and a batch of them is deleted by one call.
+//! The naive way calls [`Table::delete`] for each row, which costs a look-up and a call of the
+//! transaction per row. Here a locking scan reads the rows, and a batch of them is deleted by one
+//! call.
 //!
 //! 1. A cursor locks each row exclusively and reads its newest version.
-//! 2. The definition is the one that is current once the first row is locked. From then on the
-//!    transaction holds an intent on the table, for which a change of its indexes waits
-//!    ([`TableState`](super::state::TableState), invariants 1 and 2). If it is not the one that the
-//!    cursor started with, the scan starts again.
+//! 2. The definition of the table is read once the first row is locked. From then on the
+//!    transaction holds an intent lock on the table, and a change of its indexes waits for that
+//!    lock ([`TableState`](super::state::TableState), invariants 1 and 2). If the definition is not
+//!    the one with which the cursor started, the scan starts again.
 //! 3. Entries and rows of a batch are deleted by one call. After a spill of the transaction the
 //!    scan starts again after the last deleted row, so that it need not check each row against the
 //!    spilled deletes.
 //!
-//! A cursor does not show what the transaction has written in its current statement. So if it had
-//! written to the table before, each row that it has written is read again.
+//! A cursor does not show what the transaction has written in its current statement. So if the
+//! transaction had written to the table before, each row that it has written is read again.
 //!
 //! Invariants
 //! 1. A call that fails has deleted nothing.
@@ -63,11 +64,11 @@ impl Table {
     /// `Serializable` the gaps between them are, too: other transactions cannot insert into the
     /// range until the transaction ends.
     ///
-    /// The cost is that of its rows: each is read and locked, and it and its entries are deleted,
-    /// in the log and in the trees. That takes some five microseconds of a core for a row with one
-    /// index, a tenth less than a loop over [`delete`](Self::delete). Memory is bounded, however
-    /// many rows there are. To delete all rows, [`Db::drop_table`](crate::Db::drop_table) costs
-    /// nearly nothing.
+    /// The cost is proportional to the number of rows: each row is read and locked, and the row and
+    /// its entries are deleted, in the log and in the trees. That takes about five microseconds of
+    /// a core for a row with one index, a tenth less than a loop over [`delete`](Self::delete).
+    /// Memory is bounded, however many rows there are. To delete all rows,
+    /// [`Db::drop_table`](crate::Db::drop_table) costs nearly nothing.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -129,7 +130,7 @@ impl Table {
             match pass {
                 Ok(Pass::Done) => return Ok(deleted),
                 Ok(Pass::Again) => {}
-                // A merge may have mapped a row to the columns of a change that is just being made.
+                // A run merge may have mapped a row to the columns of a change that is in progress.
                 Err(Error::DefinitionChanged(_)) if looks < LOOKS_MAX => {
                     looks += 1;
                     self.db.pause(Duration::from_millis(1))?;

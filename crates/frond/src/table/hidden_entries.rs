@@ -1,17 +1,17 @@
 //! Index entries as a transaction sees them, including those that its own writes hide.
 //!
 //! A unique index has one entry per key. At `RepeatableRead` a transaction writes on top of rows
-//! that are newer than its snapshot. So it may have written, or deleted, the entry of one row where
-//! its snapshot shows the entry of another row, which it has not written. It still sees that other
-//! row as its snapshot does, so a scan of the index must return it, too.
+//! that are newer than its snapshot. So it may have written, or deleted, one row's entry at a key
+//! where its snapshot shows the entry of another row, which it has not written. It still sees that
+//! other row as its snapshot does, so a scan of the index must return that entry, too.
 //!
 //! Invariants
 //! 1. Entries come in the order of their keys; for one key the transaction's own comes before the
 //!    snapshot's.
-//! 2. An entry of the snapshot comes from here only if the transaction has written its key but not
-//!    its row: all others come from the transaction's cursor.
-//! 3. Which of two entries with one key comes second depends on what the snapshot has, not on the
-//!    cursor through which the entry came: own writes made during the scan do not change it.
+//! 2. This module adds an entry of the snapshot only if the transaction has written the entry's key
+//!    but not its row: all other entries come from the transaction's cursor.
+//! 3. Which of two entries with one key comes second depends on what the snapshot contains, not on
+//!    the cursor that returned the entry: own writes made during the scan do not change it.
 //!
 //! At a snapshot outside of transactions there are no own writes, and a cursor returns everything.
 //!
@@ -32,11 +32,11 @@ type Found = (Vec<u8>, Vec<u8>);
 /// A scan over entries.
 #[derive(Debug)]
 pub(super) enum Entries<'t> {
-    /// A transaction's, where own writes hide nothing.
+    /// The entries of a transaction whose own writes hide nothing.
     Txn(Box<TxnCursor<'t>>),
-    /// A transaction's, where they may.
+    /// The entries of a transaction whose own writes may hide entries of its snapshot.
     Overlaid(Box<Overlaid<'t>>),
-    /// At a snapshot outside of transactions.
+    /// The entries at a snapshot outside of transactions.
     Snapshot(Box<Cursor>),
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Overlaid<'t> {
     index: TableIndex,
     /// The entries with own writes over them.
     top: TxnCursor<'t>,
-    /// Those of the snapshot alone, once the transaction has written to the index.
+    /// The entries of the snapshot alone, once the transaction has written to the index.
     snapshot: Option<Cursor>,
     /// The next entry of `snapshot`, if it was fetched and may be beyond the next of `top`.
     snapshot_next: Option<Found>,
@@ -67,7 +67,8 @@ enum Position {
     Low,
     High,
     Below(Vec<u8>),
-    /// On the key of `found`, of whose entries this one came last: the snapshot's is the second.
+    /// On the key of `found`. The value says which of the key's entries was returned last; the
+    /// snapshot's entry is the second.
     On(Passed),
 }
 
@@ -122,7 +123,7 @@ impl<'t> Entries<'t> {
         if forward { self.walk().next() } else { self.walk().prev() }
     }
 
-    /// What was passed of the key of the entry that came last.
+    /// Which entries with the last returned key were passed.
     pub fn passed(&self) -> Passed {
         match self {
             Self::Overlaid(scan) => scan.passed(),
@@ -138,7 +139,7 @@ impl<'t> Entries<'t> {
         }
     }
 
-    /// Moves to an entry that came before, to go on from there in a direction.
+    /// Moves to an entry that was returned before, to continue from there in a direction.
     pub fn go_on_from(&mut self, (mut key, passed): RowPlace, forward: bool) {
         match self {
             Self::Overlaid(scan) => {
@@ -154,7 +155,7 @@ impl<'t> Entries<'t> {
         }
     }
 
-    /// Makes the entry come again that came last, in this direction.
+    /// Makes the next step in this direction return the last entry again.
     pub fn come_again_to(&mut self, mut key: Vec<u8>, forward: bool) {
         match (self, forward) {
             (Self::Overlaid(scan), true) if scan.passed() == Passed::Second => {
@@ -215,7 +216,7 @@ impl Overlaid<'_> {
             self.forward = forward;
             self.place();
         }
-        // Until the step has succeeded.
+        // Stays false until the step has succeeded.
         self.is_placed = false;
         let mut top = match self.top_next.take() {
             // Nothing lies before it either: own deletes do not come back, except by a rollback.
@@ -279,7 +280,7 @@ impl Overlaid<'_> {
     }
 
     /// Moves the cursor over the snapshot to its next hidden entry, but not beyond the next entry
-    /// of `top`: what lies beyond is checked when its turn comes. Returns whether it met that same
+    /// of `top`: entries beyond it are checked by a later step. Returns whether it met that same
     /// entry.
     fn advance_to(&mut self, top: Option<&Found>) -> Result<bool> {
         let Some(snapshot) = &mut self.snapshot else { return Ok(false) };

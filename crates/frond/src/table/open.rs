@@ -2,9 +2,10 @@
 //!
 //! Invariants
 //! 1. In an open store a table has one [`TableState`], however many handles there are: it is looked
-//!    up, created and replaced under the lock of what modules keep about its tree of rows.
-//! 2. Trees that a build has left behind are dropped once no transaction can hold rows of them; a
-//!    prepared transaction may do so for a long time.
+//!    up, created and replaced under the lock of the place where the catalog keeps it
+//!    ([`KeptPlace`](crate::catalog::KeptPlace)).
+//! 2. Trees that a build has left behind are dropped once no transaction can hold locks on rows of
+//!    them; a prepared transaction may hold such locks for a long time.
 //!
 //! Threads: all.
 
@@ -126,7 +127,7 @@ impl Db {
                     built => built?,
                 }
             }
-            // Now it has them, if they are as in this definition.
+            // The table now has the missing indexes, if they are as in this definition.
         }
     }
 
@@ -137,7 +138,7 @@ impl Db {
         rows: Tree,
         kept: &mut KeptTable,
     ) -> Result<(Table, Vec<IndexSpec>)> {
-        // The state first: while there is none, the stored definition does not change.
+        // The state is looked up first: while there is none, the stored definition does not change.
         let live = live_state(kept);
         let stored = stored(&rows)?;
         if let Some(state) = live {
@@ -171,7 +172,8 @@ impl Db {
         Ok((table, missing))
     }
 
-    /// Creates the tree of a new table's rows; `None` if another thread has dropped it at once.
+    /// Creates the tree of a new table's rows; `None` if another thread has dropped it immediately
+    /// afterwards.
     fn create_table(&self, spec: &TableSpec) -> Result<Option<Tree>> {
         let mut change = self.change_catalog()?;
         let rows = change.create(&spec.name, spec.tree_of_rows())?;
@@ -254,7 +256,7 @@ impl Db {
     }
 }
 
-/// What is kept about a table: its state, as long as there are handles.
+/// What the catalog keeps about a table: its state, as long as there are handles.
 type KeptTable = Option<Weak<dyn Any + Send + Sync>>;
 
 fn live_state(kept: &KeptTable) -> Option<Arc<TableState>> {
@@ -262,7 +264,7 @@ fn live_state(kept: &KeptTable) -> Option<Arc<TableState>> {
 }
 
 impl TableSpec {
-    /// The indexes that must be there, and those that are to be built.
+    /// The indexes of the definition that must already exist, and those that are to be built.
     fn known_and_missing(&self, there: &[&impl Known]) -> (Vec<IndexSpec>, Vec<IndexSpec>) {
         let is_there = |index: &IndexSpec| there.iter().any(|other| other.known().0 == index.name);
         let all = self.indexes.iter().cloned();
@@ -329,7 +331,8 @@ fn check(spec: &TableSpec) -> Result<()> {
 }
 
 pub(super) fn check_name(index: &IndexSpec) -> Result<()> {
-    // Together with the table's name it is a tree's name, where the rest is checked.
+    // Together with the table's name, it forms the name of a tree; the other checks are made on
+    // that name.
     match index.name.is_empty() {
         true => Err(Error::InvalidArgument("an index has no name".into())),
         false => Ok(()),

@@ -4,7 +4,7 @@
 //! together. In a transaction they are read in separate calls. Between the two, other transactions
 //! may have changed the row (at `ReadCommitted`), or the transaction itself has written a version
 //! based on a newer row than its snapshot shows (at `RepeatableRead`). In these cases the row
-//! decides: it is a match only if the index's function still extracts the same from it.
+//! decides: the two match only if the index's function still extracts the same bytes from the row.
 //!
 //! Threads: as the reader.
 
@@ -27,8 +27,8 @@ use super::{
 /// How entries and rows are locked when they are read; `None` for no lock.
 pub(super) type Locking = Option<ReadOptions<'static>>;
 
-/// What an index read locks. Entries and rows must match, so that it cannot return an older version
-/// of one of them: it waits instead.
+/// The options by which an index read locks entries and rows. Since an entry and its row must
+/// match, the read cannot return an older version of one of them: it waits instead.
 fn locking(options: &ReadOptions<'_>) -> Result<Locking> {
     if options.sees != Sees::AsLevel || options.with_last || options.projection.is_some() {
         let why = "a read through an index takes the options lock, if_locked and wait only";
@@ -164,7 +164,7 @@ impl Table {
 /// An index of a table, for reading: see [`Table::index`].
 ///
 /// A snapshot from before the index was built or rebuilt, and a transaction that began to read
-/// before, get [`Error::DefinitionChanged`]; after the index was dropped, all get
+/// before that, get [`Error::DefinitionChanged`]; after the index was dropped, all readers get
 /// [`Error::NoSuchTree`]. Both errors name the index and its table: "index city of table people".
 /// If the whole table was dropped, they name the table.
 #[derive(Clone)]
@@ -310,18 +310,18 @@ impl TableIndex {
             if txn.control().isolation() != Isolation::ReadCommitted || txn.stands_over_older() {
                 return Ok(None);
             }
-            // The row has changed since the index was read; the index shows that by now, unless the
-            // entry belongs to no row.
+            // The row has changed since the index was read. The index shows the change now, unless
+            // the entry belongs to no row.
             if is_again && self.is_nobodys(txn, extracted, &value)? {
                 return Err(self.has_nobodys_entry());
             }
-            // What the transaction itself has written does not change from here on.
+            // Rows that the transaction itself has written do not change from here on.
             call = call.map_or_else(|| txn.begin_calls(), Ok).map(Some)?;
             is_again = true;
         }
     }
 
-    /// Makes the locks of an entry and its row one call, whose waits have a common time limit.
+    /// Makes locking an entry and its row one call, whose waits have a common time limit.
     pub(super) fn as_one_call<'t>(
         &self,
         txn: &'t Txn,
@@ -351,9 +351,10 @@ impl TableIndex {
         Ok(!has || says != extracted)
     }
 
-    /// True if an entry and its row are seen as of one moment. At repeatable read, and within a
-    /// statement at read committed, that is not so for a row that the transaction has written: the
-    /// write was based on the newest row, and the entry seen may be that of an older one.
+    /// True if an entry and its row are seen as of one moment. At `RepeatableRead`, and within a
+    /// statement at `ReadCommitted`, that is not so for a row that the transaction has written: the
+    /// write was based on the newest row, and the entry that was read may belong to an older
+    /// version.
     pub(super) fn is_seen_as_it_was(&self, txn: &Txn, key: &[u8]) -> Result<bool> {
         Ok(!txn.stands_over_older() || !txn.has_said(&self.table.rows, key)?)
     }
@@ -385,8 +386,8 @@ impl TableIndex {
             txn.control().isolation(),
             Isolation::ReadCommitted | Isolation::RepeatableRead
         );
-        // What is locked is the newest version, of entry and row. Exception: scans of a statement
-        // that writes see entries as they were when it began.
+        // If entry and row are locked, both are the newest version. Exception: scans of a statement
+        // that writes see entries as they were when the statement started.
         if may_differ && locking.is_none() || txn.has_said(rows, key)? {
             return Ok(false);
         }

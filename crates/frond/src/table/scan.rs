@@ -1,8 +1,8 @@
 //! Scanning rows in the order of an index.
 //!
-//! Invariant: every returned row matches its index entry. In a transaction, a row that was changed
-//! by others, or by the transaction, since the entry was read is skipped; it is elsewhere in the
-//! order now.
+//! Invariant: every returned row matches its index entry. In a transaction, a row is skipped if
+//! others, or the transaction itself, have changed it since the entry was read: its place in the
+//! order of the index is another now.
 //!
 //! Threads: one. Cost: a lookup in the table for each row, unless the index is clustering and
 //! nothing is locked.
@@ -29,7 +29,7 @@ pub struct IndexScan<'t> {
     row: Vec<u8>,
     /// The order of the entries.
     order: KeyOrder,
-    /// Whether a row was returned since the scan was positioned.
+    /// True if a row was returned since the scan was positioned.
     has_given: bool,
 }
 
@@ -59,7 +59,8 @@ impl<'t> IndexScan<'t> {
         cursor: TxnCursor<'t>,
         locking: Locking,
     ) -> Self {
-        // What locks reads the newest entries, over which own writes were made.
+        // A locking scan reads the newest entries, on which the transaction's own writes are based,
+        // so these hide nothing.
         let may_hide = locking.is_none() && index.own_writes_may_hide(txn);
         let entries = Entries::new(&index, txn, cursor, may_hide);
         Self::of(index, Source::Txn(txn), entries, locking)
@@ -76,7 +77,7 @@ impl<'t> IndexScan<'t> {
         Self { index, source, entries, locking, extracted, key, row, order, has_given: false }
     }
 
-    /// The scan is positioned anew.
+    /// Resets the state of the last step, because the scan was repositioned.
     fn moved(&mut self) {
         self.order.forget();
         self.has_given = false;

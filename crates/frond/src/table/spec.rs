@@ -1,4 +1,5 @@
-//! The program's definition of a table: its name, what is in its rows, and its indexes.
+//! The program's definition of a table: its name, the layout or columns of its rows, and its
+//! indexes.
 
 use std::{error, fmt};
 
@@ -11,8 +12,8 @@ use crate::{
 /// Whether a row has an entry, or why that cannot be determined.
 type Extracted = Result<bool, Box<dyn error::Error + Send + Sync>>;
 
-/// Appends what an index orders a row by, from the row's key and value; returns false if the row
-/// has no entry.
+/// A function that appends the bytes by which an index orders a row, computed from the row's key
+/// and value; returns false if the row has no entry.
 pub(super) type Extract = Arc<dyn Fn(&[u8], &[u8], &mut Vec<u8>) -> Extracted + Send + Sync>;
 
 /// The program's definition of an index.
@@ -129,7 +130,7 @@ impl Column {
 impl TableSpec {
     /// A table with this name and no indexes.
     pub fn new(name: &str) -> Self {
-        // So that checking a new key on insert costs no read.
+        // `unique`, so that checking a new key on insert costs no read.
         let rows = TreeOptions::new().unique(true);
         let (columns, indexes) = (Vec::new(), Vec::new());
         Self { name: name.into(), rows, columns, indexes, builds_missing: false }

@@ -1,5 +1,5 @@
-//! The state shared by all handles of a table: which indexes its writers maintain, and changing
-//! that.
+//! The state shared by all handles of a table: which indexes its writers maintain, and how that set
+//! changes.
 //!
 //! Invariants
 //! 1. A call that writes a row keeps the definition that it read *after* it had locked the row,
@@ -7,8 +7,8 @@
 //!    a later one.
 //! 2. A thread that holds the table's tree of rows exclusively knows that no call is using a
 //!    definition, and that there are no uncommitted writes.
-//! 3. `stored` is the catalog's definition. A change of the definition holds its lock from start to
-//!    end.
+//! 3. `stored` is the catalog's definition. A change of the definition holds the lock of `stored`
+//!    from start to end.
 //!
 //! Threads: all.
 
@@ -99,7 +99,8 @@ impl TableState {
     pub fn index(&self, rows: &Tree, name: &str) -> Result<Arc<IndexState>> {
         let current = self.definition_for(rows)?;
         let found = current.indexes.iter().find(|index| index.spec.name == name);
-        // An index that is being dropped stays in the definition for another moment.
+        // An index that is being dropped stays in the definition for a moment after its tree has
+        // ended.
         let found = found.filter(|index| index.tree.check_there().is_ok());
         found.cloned().ok_or_else(|| {
             let why = format!("it has no index \"{name}\"");

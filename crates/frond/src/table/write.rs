@@ -7,8 +7,8 @@
 //! 3. One call of the transaction checks the unique entries and writes everything, or nothing
 //!    (Rule: I48).
 //!
-//! Indexes that are being built are not handled here: the tree of the rows records what changes
-//! (`db/load/build/`).
+//! Indexes that are being built are not handled here: writers of the tree of rows add the changed
+//! keys to the build's queue (`db/load/build/`).
 //!
 //! Threads: as the transaction.
 
@@ -51,7 +51,7 @@ struct Planned {
 struct Plan {
     bytes: Vec<u8>,
     entries: Vec<Planned>,
-    /// What was extracted from the old and the new row.
+    /// The bytes extracted from the old and from the new row.
     extracted: [Vec<u8>; 2],
     /// Unchanged entries are written, too.
     rewrites: bool,
@@ -139,8 +139,8 @@ impl Table {
         let mut definition = early.unwrap_or_else(|| self.state.definition());
         if let Some(old) = &mut old {
             let mut looks = 0;
-            // Exception: a merge may have mapped it to the version of a change that is just being
-            // made.
+            // Exception: a run merge may have mapped the row to the version of a change that is in
+            // progress.
             while let Err(error) = definition.rows.bring_up(old) {
                 looks += 1;
                 if looks > LOOKS_MAX || !matches!(error, Error::DefinitionChanged(_)) {
@@ -210,7 +210,7 @@ impl Table {
     }
 }
 
-/// Whether plain reads show the row like this; false if they show nothing of its tree.
+/// True if plain reads show exactly this row; false if they show nothing of its tree.
 fn shows(txn: &Txn, rows: &Tree, key: &[u8], row: Option<&[u8]>) -> Result<bool> {
     match txn.get(rows, key) {
         Err(Error::DefinitionChanged(_)) => Ok(false),

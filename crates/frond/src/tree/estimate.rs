@@ -13,7 +13,7 @@
 //! 2. What was not looked at is guessed: a range is reported as empty only if all of it was seen to
 //!    be empty.
 //!
-//! Threads: all. Cost: some hundred numbers per level.
+//! Threads: all. Cost: a few hundred numbers per level.
 
 use crate::{run::Run, sync::Arc};
 

@@ -2,7 +2,7 @@
 //!
 //! A scan proceeds leaf by leaf. For the leaf at a position, the sources are the live parts of
 //! every node on its path, newest first, each clipped to the leaf's range, and the leaf itself; the
-//! reader merges them. Cost: one descent per leaf, that is, per some 20 000 entries.
+//! reader merges them. Cost: one descent per leaf, that is, per about 20 000 entries.
 //!
 //! Threads: all.
 

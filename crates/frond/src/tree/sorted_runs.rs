@@ -9,7 +9,7 @@
 //! 2. A run is read through its checksums, as any other.
 //!
 //! Threads: one writes; afterwards all read. Cost: each entry is encoded and written once; in
-//! memory, two keys and a descriptor per run of some MiB, and the footers in use.
+//! memory, two keys and a descriptor per run of a few MiB, and the footers in use.
 
 use crate::{
     block::columnar::ColumnSelection,

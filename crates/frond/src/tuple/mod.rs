@@ -129,9 +129,8 @@ pub fn prefix<T: TupleEncode>(tuple: &T) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
 }
 
 /// Decodes the tuple of a key. Strings and bytes are read as `String` and `Vec<u8>`, or without a
-/// copy as `Cow<str>` and `Cow<[u8]>`: these borrow from the key, except where the key has
-/// something else than the content, which is for content with a zero byte, and for parts in
-/// descending order.
+/// copy as `Cow<str>` and `Cow<[u8]>`: these borrow from the key, except where the key stores other
+/// bytes than the content: for content with a zero byte, and for parts in descending order.
 ///
 /// ```
 /// use frond::tuple;

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. The bytes that [`KeyPart::write`] appends compare by memcmp as the values do, and no encoding
-//!    is a proper prefix of another of its type: so two keys that differ in a part are ordered by
-//!    it, whatever follows.
+//!    is a proper prefix of another of its type: so two keys are ordered by the first part in which
+//!    they differ, whatever follows.
 //! 2. The filler of a null is written and read by the same rule, and fits the layout of the type.
 //!
 //! Threads: plain functions. Bytes: docs/format.md, "Tuple keys".

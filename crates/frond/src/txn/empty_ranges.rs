@@ -1,14 +1,15 @@
-//! Empty-range hints (vacancies): stretches of keys known to hold no row, so that no scan walks the
-//! same tombstones twice.
+//! Empty-range hints (vacancies): stretches of keys known to hold no row, so that scans do not walk
+//! the same tombstones again and again.
 //!
-//! The reader of a queue starts at its left end, where everything is deleted. Until tombstones have
-//! reached the leaves, each read would walk all of them, and a queue of n rounds costs n². A scan
-//! that walked many tombstones therefore reports it:
+//! A program that uses a tree as a queue reads it from its low end, where everything has been
+//! deleted. Until tombstones have reached the leaves, each read would walk all of them, and a queue
+//! of n rounds costs n². A scan that walked many tombstones therefore reports it:
 //!
 //! 1. It *proposes* the stretch from where it started to its first row, and then reads the last
 //!    seqno that was assigned: later commits report what they put into the stretch (step 3).
 //! 2. A later scan whose snapshot has all commits through that seqno, and that finds the stretch
-//!    empty, *confirms* it, as of its snapshot. Scans at that snapshot or a later one jump over it.
+//!    empty, *confirms* the stretch as of its snapshot: it is then a vacancy, and scans at that
+//!    snapshot or a later one skip it.
 //! 3. Each commit, once its seqno is assigned and before it is visible, cuts the tree's vacancy and
 //!    proposal at the first key that it puts there.
 //!
@@ -19,7 +20,7 @@
 //! 2. The empty range and the proposal change together by compare-and-swap: neither comes back once
 //!    it was cut.
 //!
-//! Threads: all, without locks. Kept only in memory; one per tree, since queues have one left end.
+//! Threads: all, without locks. Kept only in memory; one per tree, since a queue has one low end.
 //! Cost for a commit: one load, while no tree has ever had a vacancy.
 
 use arc_swap::ArcSwapOption;
@@ -94,7 +95,7 @@ pub(crate) struct EmptyRanges {
 }
 
 impl EmptyRanges {
-    /// The stretch that a scan at snapshot `at` may jump over. Must be called after the snapshot is
+    /// The stretch that a scan at snapshot `at` may skip. Must be called after the snapshot is
     /// taken.
     pub fn known(&self, at: Seqno) -> Option<Stretch> {
         let state = self.state.load();

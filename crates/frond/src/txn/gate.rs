@@ -57,7 +57,8 @@ impl LockGate {
     }
 
     /// Closes the gate for a transaction that is about to take locks. Waits for batches in progress
-    /// while `goes_on` is true; returns false if it gave up, in which case the gate is as before.
+    /// as long as `goes_on` returns true; returns false if it gave up, in which case the gate is as
+    /// before.
     pub fn close(&self, goes_on: impl Fn() -> bool) -> bool {
         self.transactions.fetch_add(1, Ordering::SeqCst);
         for count in self.batches.iter() {

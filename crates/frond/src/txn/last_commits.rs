@@ -2,8 +2,9 @@
 //! (Rule: I46).
 //!
 //! A scan that locks rows would have to read each row again once it holds the row's lock. To avoid
-//! that, it reads some rows ahead of their locks and, after acquiring a lock, asks here: if the
-//! tree has had no commit after the snapshot that was read, what was read is still current.
+//! that, it reads some rows before it locks them and, after acquiring a row's lock, checks here: if
+//! the tree has had no commit after the snapshot that was read, the row that was read is still
+//! current.
 //!
 //! Why that is correct, for a row or a gap whose lock is held:
 //! - A writer of the row holds its lock, or one of the tree; or it is a batch that passed the gate
@@ -14,8 +15,8 @@
 //! - All commits do this: batches, transactions, spilled ones included, queues of index builds, and
 //!   prepared transactions, whose decision lists the trees. Other threads may insert on behalf of a
 //!   stalled committer, but none notes for it or releases its locks.
-//! - A commit that is noted and not yet visible only makes a scan look once more than necessary:
-//!   the scan looks at what is visible, and at the row under the lock.
+//! - A commit that is noted and not yet visible only makes a scan read a row once more than
+//!   necessary: under the row's lock, the scan then reads what is visible.
 //! - Replayed commits are not noted: all of them are below every snapshot.
 //! - Changes of the catalog are no commits to the trees concerned: trees are new, renamed or
 //!   dropped. A reader separately checks whether its tree was dropped (`TreeEntry::check`), which
@@ -26,8 +27,8 @@
 //!    word.
 //!
 //! Threads: notes are made within the sequencer's section, one after the other; all threads read.
-//! Cost: one store per tree of a commit. Some trees share a word, which only costs their readers an
-//! extra look; nothing has to be allocated or looked up.
+//! Cost: one store per tree of a commit. Some trees share a word, which only makes their readers
+//! read some rows again; nothing has to be allocated or looked up.
 
 use crate::{
     Seqno, TreeId,

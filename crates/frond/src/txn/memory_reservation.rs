@@ -1,14 +1,14 @@
 //! Accounting for uncommitted writes, whose memory is taken from cached blocks (Promise: P15).
 //!
 //! Invariants
-//! 1. A charge is given back when its owner is dropped.
+//! 1. A reservation is released when its owner is dropped.
 //! 2. Small transactions are not counted: each step writes a cache line that all threads share.
 //! 3. When the total exceeds its limit, each counted transaction has an equal share, and what it
-//!    has beyond that is spilled at its next write. So hundreds of sessions with open
-//!    transactions take no more than a few large ones. Prepared transactions have no share: they
-//!    cannot give anything back.
+//!    has beyond that is spilled at its next write. So hundreds of sessions with open transactions
+//!    take no more than a few large ones. Prepared transactions have no share, because they cannot
+//!    spill.
 //!
-//! Threads: each charge belongs to one transaction; all threads read the total.
+//! Threads: each reservation belongs to one transaction; all threads read the total.
 
 use std::time::Duration;
 
@@ -107,7 +107,8 @@ impl MemoryReservation {
         self.bytes = bytes;
     }
 
-    /// Marks the charge as that of a prepared transaction: it stays as it is until it is cleared.
+    /// Marks the reservation as that of a prepared transaction: it stays as it is until it is
+    /// cleared.
     pub fn pin(&mut self) {
         if let Some(all) = self.all.as_ref().filter(|_| !self.is_pinned) {
             all.0.pinned.fetch_add(self.bytes, Ordering::Relaxed);
@@ -116,7 +117,7 @@ impl MemoryReservation {
         }
     }
 
-    /// Releases the charge; returns what it was.
+    /// Releases the reservation; returns what it was.
     pub fn clear(&mut self) -> u64 {
         let took = self.bytes;
         if let Some(all) = self.all.take() {

@@ -15,7 +15,7 @@
 //! 5. A commit is finished once, by the thread that takes it out of its place. By then it is wholly
 //!    inserted; other threads may still be inserting it, without effect.
 //!
-//! Threads: committers, and the freezer. Cost: two uncontended locks, and some thirty stores.
+//! Threads: committers, and the freezer. Cost: two uncontended locks, and about thirty stores.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ use crate::{
     version::MemtableRef,
 };
 
-/// Number of commits that may be between their seqno and their end at once; further threads wait.
-/// (The model checker gets few, so that its threads have to wait.)
+/// Number of commits that may have a seqno and not be finished at the same time; further threads
+/// wait. (The model checker gets few, so that its threads have to wait.)
 const IN_FLIGHT_MAX: u64 = if cfg!(shuttle) { 4 } else { 1024 };
 
 /// After this time, a thread that waits for a commit which another thread is helping inserts it,
@@ -55,7 +55,7 @@ pub(crate) struct Section {
 /// The place of one commit in flight.
 #[derive(Debug)]
 struct Place<T> {
-    /// The last commit of this place that is wholly inserted.
+    /// The seqno of the last commit with this place that is wholly inserted.
     done: AtomicU64,
     aboard: Mutex<Option<Aboard<T>>>,
 }
@@ -76,7 +76,8 @@ impl Section {
         Seqno(self.next.0 - 1)
     }
 
-    /// Assigns a given seqno, the log's own, during recovery. No thread waits for it there.
+    /// Assigns the seqno that a log record has, during recovery. No thread waits for the commit
+    /// there.
     pub fn assign_replayed(&mut self, seqno: Seqno) -> Arc<MemtableRef> {
         assert!(seqno >= self.next, "the log's seqnos ascend");
         self.next = seqno.next();
@@ -157,7 +158,7 @@ impl<T> Sequencer<T> {
         // advance.
         place.done.store(seqno.0, Ordering::SeqCst);
         drop(aboard);
-        // Before any thread is woken: the owner takes its memory back.
+        // Dropped before any thread is woken: the owner reuses the memory of the payload.
         drop(finished);
         let mut moved = false;
         loop {
@@ -186,7 +187,8 @@ impl<T> Sequencer<T> {
             if self.visible() >= seqno {
                 return;
             }
-            // The commits below are being inserted by other threads: that takes microseconds.
+            // The commits below this one are being inserted by other threads: that takes
+            // microseconds.
             if round < 16 { hint::spin_loop() } else { thread::yield_now() }
         }
         let mut helper_is_late = false;
@@ -206,8 +208,8 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// Inserts and finishes a commit on its owner's behalf. Returns false if it is finished, or if
-    /// it has a helper already, unless `also`.
+    /// Inserts and finishes a commit on its owner's behalf. Does nothing and returns false if the
+    /// commit is finished; or if it has a helper already, unless `also` is set.
     fn help(&self, seqno: Seqno, also: bool, insert: impl Fn(&T, Seqno, &MemtableRef)) -> bool {
         let mut aboard = self.place(seqno).aboard.lock().unwrap();
         let (slot, brings) = match &mut *aboard {

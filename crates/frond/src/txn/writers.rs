@@ -8,7 +8,7 @@
 //! its range and then looks at the list. So at least one finds the other.
 //!
 //! Threads: all. Writers are spread over a few lists, each with its own lock, held for a push or a
-//! copy; a look skips lists without writers at the cost of one load.
+//! copy; a search skips lists without writers at the cost of one load.
 
 use super::LiveWrites;
 use crate::{
@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// Number of lists. A short transaction is listed for some microseconds and takes the list's lock
-/// twice for some ten nanoseconds: four lists suffice for a hundred threads. A look reads one cache
-/// line per list.
+/// twice for about ten nanoseconds: four lists suffice for a hundred threads. A search reads one
+/// cache line per list.
 const LISTS: usize = 4;
 
 /// A list of writers.

@@ -30,7 +30,7 @@ use crate::{
     types::{Lsn, Seqno},
 };
 
-/// Time between two looks at the clock while a follower waits.
+/// Time between two readings of the clock while a follower waits.
 const WAIT_SLICE: Duration = Duration::from_millis(50);
 
 /// A callback that takes a commit: seqno, position and payload of the record, for [`decode`].
@@ -50,7 +50,7 @@ impl std::fmt::Debug for LogFeed {
     }
 }
 
-/// Why a commit is lost that was in a removed segment.
+/// The reason given for a commit whose segment was removed.
 pub const TRIMMED: &str = "the log does not hold it any more";
 
 /// A position in a segment.
@@ -70,9 +70,9 @@ struct Surroundings {
 
 impl Log {
     /// Follows the commits from `next` on. Every commit above `applied` is in the log (`applied` is
-    /// the boundary of a superblock slot, read before this call); so for a log without commits it
-    /// is known whether the wanted commit is gone or still to come. Fails with `PositionLost` if
-    /// the log starts later.
+    /// the boundary of a superblock slot, read before this call); so even for a log without commits
+    /// it is known whether the wanted commit was trimmed or is still to come. Fails with
+    /// `PositionLost` if the log starts later.
     pub fn feed(&self, next: Seqno, applied: Seqno) -> Result<LogFeed> {
         // There is no commit 0.
         let next = next.max(Seqno(1));
@@ -164,8 +164,8 @@ impl Log {
         }
     }
 
-    /// Waits until more than `seen` is durable, at most for `time`; false if it is not durable
-    /// then. Without a log thread, this call runs the log's timers.
+    /// Waits until more than `seen` is durable, at most for `time`; false if nothing more is
+    /// durable then. Without a log thread, this call runs the log's timers.
     pub fn wait_durable(&self, seen: Lsn, time: Duration) -> Result<bool> {
         let clock = &*self.env.clock;
         let deadline = clock.now().saturating_add(time);

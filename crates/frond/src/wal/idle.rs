@@ -15,8 +15,8 @@
 //!    nor while guaranteed space needs a segment that is ready, since a full disk provides no
 //!    other. Space may be guaranteed during the preparation, so the condition is checked under the
 //!    same lock as each step that takes space away.
-//! 4. If any of this fails, only space is lost: a full disk does not prevent a log from becoming
-//!    idle or from being closed.
+//! 4. If a step of becoming idle fails, only space is lost: a full disk does not prevent a log from
+//!    becoming idle or from being closed.
 //!
 //! Threads: as in `log.rs`.
 
@@ -35,18 +35,19 @@ use crate::{
 };
 
 /// A log becomes idle when nothing was appended for this long. A workload that commits at least
-/// this often never loses a segment, so a steady one never makes again what was unlinked.
+/// this often never loses a segment, so a steady workload never has to create an unlinked segment
+/// again.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// The next segment is made when the current one is used up to this divisor of its length: 128 KiB
 /// of the first one's 1 MiB, so that a store with occasional writes has no more than that. A writer
 /// of 100 MB/s then waits for the next segment: four times after the log was idle, 20 to 100 ms in
 /// total.
 const NEXT_AT_PART: u64 = 8;
-/// Segments that an idle log keeps ready, if it had reason to make one, so that the next commits
-/// need not make it again.
+/// Number of segments that an idle log keeps ready, if they exist already, so that the next commits
+/// need not create one.
 const IDLE_SPARES: usize = 1;
 
-/// What the clock should do about idleness.
+/// What [`Log::tick`] should do about idleness.
 pub(super) enum Idling {
     /// The log may become idle.
     Due,
@@ -94,7 +95,7 @@ impl Log {
         let long = self.is_long(&state);
         drop(state);
         self.remove_spares(&mut spares, if long { 0 } else { IDLE_SPARES })?;
-        // A remaining one was assigned meanwhile, or guaranteed space needs it.
+        // A remaining segment was assigned meanwhile, or guaranteed space needs it.
         if !long || !spares.ready.is_empty() {
             // Do not try again at every tick.
             self.state.lock().unwrap().moved.1 = self.env.clock.now();

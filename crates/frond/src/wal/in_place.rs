@@ -11,12 +11,13 @@
 //!
 //! Both are then like a new segment: zeros where no group has been written since. A torn tail must
 //! not leave a group that could follow a new one: that is why the segment is zeroed to its end, and
-//! synced, before anything is written to it. A crash meanwhile leaves some of what lay after the
-//! cut. The recovery before found that nothing of it is synced log, and that the group at the cut
-//! is not whole; zeros do not make it whole, so the next recovery cuts at the same place.
+//! synced, before anything is written to it. After a crash meanwhile, some of the bytes after the
+//! cut may still be there. The recovery before found that nothing of it is synced log, and that the
+//! group at the cut is not whole; zeros do not make it whole, so the next recovery cuts at the same
+//! place.
 //!
-//! Only bytes of files that have their space are written, so on a file system that writes in place
-//! no space is needed. Cost: one segment is written, at most 16 MiB by default.
+//! Only bytes that are already allocated are written, so on a file system that writes in place no
+//! space is needed. Cost: one segment is written, at most 16 MiB by default.
 //!
 //! Threads: one, at opening, before anything is appended.
 

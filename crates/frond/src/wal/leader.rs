@@ -4,27 +4,28 @@
 //! there are two roles, each held by one thread at a time: *writer* (`State::writing`) and *syncer*
 //! (`State::syncing`). Any waiting thread takes a free role and works for all; the log thread only
 //! handles timers. The roles are separate so that a commit at level `os` does not wait for the
-//! timer's sync. A commit at level `sync` does wait for a sync in progress before it writes: what
-//! accumulates meanwhile is written as one group, with one sync.
+//! timer's sync. A commit at level `sync` does wait for a sync in progress before it writes:
+//! records that accumulate meanwhile are written as one group, with one sync.
 //!
 //! A commit at level `os` only has to survive the death of the process: it needs its record in the
 //! file, but no sync. The naive way is to close a group for each. That turns a record of 200 bytes
 //! into 4 KiB of log: each commit touches a new page of the page cache and writes many times its
 //! bytes to disk, and the log grows so fast that checkpoints and applies come early. So the group
 //! stays open. Its page is written as it is so far, and again when the next such commit arrives,
-//! until the page is full or something needs a closed group: a sync, the clock (after 100 ms), a
+//! until the page is full or something needs a closed group: a sync, the timer (after 100 ms), a
 //! longer record.
 //!
 //! Invariants
-//! 1. A sync covers `written` as it was before the call (never after).
-//! 2. A group's `synced` is `durable` as it was before the group's write.
+//! 1. A sync covers what was written before the call (`written` as read before it), never what is
+//!    written during it.
+//! 2. A group's `synced` field is the value of `durable` before the group's write.
 //! 3. A segment is synced before, or together with, the ones after it.
 //! 4. An I/O error is never retried; it stops the log before any other thread is woken.
 //! 5. A group is written while open only as long as it fits one page; from then on it accepts no
 //!    more than one page. A kill stops a write between pages of the page cache, not within one
 //!    (local file systems of Linux copy a page at once from memory that is resident). So a process
-//!    that dies leaves the page either as it was before the write or as it was to be: the
-//!    acknowledged commits in it are there either way.
+//!    that dies leaves the page either as it was before the write or as it is after it: either way
+//!    it has all commits that were acknowledged.
 //! 6. What is durable ends with a closed group: no later write touches a page of it (Rule: I14). A
 //!    power failure may tear an open group, and so may a device that fails in the middle of the
 //!    write; nothing of it has been reported durable.
@@ -58,8 +59,8 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 /// An idle log records that it is synced after this time, plus one tick (90 of at most 100 ms).
 const IDLE_INTERVAL: Duration = Duration::from_millis(40);
 
-/// Interval at which the clock looks for space for a segment on a full disk. A commit that needs a
-/// segment tries by itself.
+/// Interval at which [`Log::tick`] looks for space for a segment on a full disk. A commit that
+/// needs a segment tries by itself.
 const SPARE_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) type StateGuard<'a> = MutexGuard<'a, State>;
@@ -85,7 +86,7 @@ impl Log {
     }
 
     /// Writes and syncs everything reserved so far. Returns the end of the last durable group,
-    /// which is not before that, and where a log may start, as the log of a copy does
+    /// which is at or after everything reserved. A log may start there, as the log of a copy does
     /// (`Superblock::alone`).
     pub fn sync_through_now(&self) -> Result<Lsn> {
         let mut state = self.state.lock().unwrap();
@@ -200,7 +201,7 @@ impl Log {
             } else if self.may_stay_open(&state) {
                 state = self.write_open(state)?;
             } else {
-                // It is closed and written, and so is any group that comes meanwhile.
+                // The group is closed and written, and so is any group that is filled meanwhile.
                 return self.write_groups(state, target);
             }
         }
@@ -389,7 +390,8 @@ impl Log {
         if let Some(last) = files.last() {
             state.synced_segment = state.synced_segment.max(last.number);
         }
-        // The last of them may have been written to meanwhile, or will be written to again.
+        // The last of these segments may have been written to meanwhile, or will be written to
+        // again.
         state.unsynced.drain(..files.len().saturating_sub(1));
         state.syncing = false;
         self.publish_durable(&mut state, covered);
@@ -419,7 +421,7 @@ impl Log {
     /// Waits up to `time` for a full group; the log thread then calls [`Log::tick`].
     pub fn wait_for_work(&self, time: Duration) {
         let state = self.state.lock().unwrap();
-        // A group that another thread is writing already is no work.
+        // A group that another thread is already writing needs no work.
         if (state.sealed.is_empty() || state.writing) && state.stop.is_none() {
             drop(self.work.wait_timeout(state, time).unwrap());
         }

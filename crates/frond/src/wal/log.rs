@@ -1,9 +1,9 @@
 //! The log: its state, creation and opening.
 //!
 //! A committer reserves space and copies its record (`reserve.rs`), then waits until the record is
-//! as durable as its level requires ([`Log::wait`]). A waiting thread that finds no writer or
-//! syncer at work takes that role and does the work for everyone (`leader.rs`). Segments are made
-//! ahead and recycled (`spares.rs`).
+//! as durable as its level requires ([`Log::wait`]). If no thread is writing or syncing, a waiting
+//! thread takes that role and does the work for all waiting threads (`leader.rs`). Segments are
+//! made ahead and recycled (`spares.rs`).
 //!
 //! Invariants
 //! 1. Groups are written in order.
@@ -221,7 +221,7 @@ pub(super) struct State {
     pub is_short: bool,
     /// A reservation found no segment ready.
     pub spare_wanted: bool,
-    /// Earliest time at which the clock tries again to make a segment after the disk was full.
+    /// Earliest time at which [`Log::tick`] tries again to make a segment after the disk was full.
     pub spare_again: Duration,
     pub writing: bool,
     pub syncing: bool,
@@ -234,7 +234,7 @@ pub(super) struct State {
     pub durable: Lsn,
     /// Segments with writes not yet covered by a sync, oldest first; the last is the current one.
     pub unsynced: Vec<SegmentFile>,
-    /// Segments up to this number have their headers on the medium.
+    /// Segments up to this number have durable headers.
     pub synced_segment: u64,
     /// Segments that hold log, oldest first: number and first position.
     pub live: VecDeque<(u64, Lsn)>,
@@ -250,7 +250,8 @@ pub(super) struct State {
     pub claimed: Lsn,
     pub last_write: Duration,
     pub last_sync: Duration,
-    /// The end of what was reserved, as the clock last saw it change, and the time of that change.
+    /// The end of what was reserved, when [`Log::tick`] last found it changed, and the time at
+    /// which it did.
     pub moved: (Lsn, Duration),
 }
 

@@ -26,8 +26,8 @@
 //! insert into the memtable; make visible; release locks
 //! log.wait(&reservation, durability)?;                     // OutcomeUnknown if the log fails
 //! ```
-//! - [`Log::guarantee`] guarantees space for a later record, [`Log::try_reserve_guaranteed`] uses
-//!   it.
+//! - [`Log::guarantee`] reserves space for a later record, so that its reservation cannot fail;
+//!   [`Log::try_reserve_guaranteed`] uses that space.
 //! - Freezing a memtable: [`Log::position`], called inside the sequencer, is where replay of the
 //!   next memtable starts.
 //! - Checkpoint: call [`Log::sync_through_now`] before writing the slot, [`Log::trim`] after.

@@ -32,7 +32,8 @@ pub(super) struct SegmentReader {
 }
 
 impl SegmentReader {
-    /// Opens a segment for reading, with direct I/O, so that what is read is on the medium.
+    /// Opens a segment for reading, with direct I/O, so that what is read is on disk and not only
+    /// in the page cache.
     pub(super) fn open(env: &Env, dir: &Path, number: u64) -> Result<Self> {
         Self::open_as(env, dir, number, true)
     }

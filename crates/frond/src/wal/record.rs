@@ -1,13 +1,14 @@
 //! Records: the log's description of one commit.
 //!
 //! A commit's *body* is built before its seqno is known, outside of every lock; the seqno follows
-//! in a trailer, which the sequencer decides. Entries come tree by tree, ascending by key, so a key
-//! is stored as what differs from its predecessor in the tree. Keys of secondary indexes end in the
-//! row's key: such an ending is stored as what differs from the record's first key, so that a row
-//! with three indexes stores its own key once.
+//! in a *trailer*, which is written once the sequencer has assigned the seqno. Entries come tree by
+//! tree, ascending by key, so only the part of a key that differs from its predecessor in the tree
+//! is stored. Keys of secondary indexes end in the row's key: of such an ending, only the part that
+//! differs from the record's first key is stored, so that a row with three indexes stores its own
+//! key once.
 //!
 //! Invariants
-//! 1. Decoding gives back exactly what was built, in the same order.
+//! 1. Decoding returns exactly what was built, in the same order.
 //! 2. Any bytes whatsoever decode to a typed error or to items with legal keys and tags, in time
 //!    O(length), and allocate no more than one key (Promise: P20).
 //!
@@ -364,7 +365,7 @@ pub enum Item<'a> {
         /// Number of rows added; negative if rows are removed.
         more: i64,
     },
-    /// The next value of a counter of a tree; only returned on request, too.
+    /// The next value of a counter of a tree. Like `Rows`, only returned on request.
     Counter {
         /// The tree.
         tree: TreeId,

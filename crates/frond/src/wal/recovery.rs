@@ -7,25 +7,24 @@
 //! 1. Start at the position that a superblock slot names and follow the groups through the
 //!    segments.
 //! 2. Stop at the first place X where no group verifies and fits its predecessor.
-//! 3. Look at what lies after X: every later segment header and group header that verifies alone is
+//! 3. Search what lies after X: every later segment header and group header that verifies alone is
 //!    a *witness*.
 //! 4. If a witness, or the slot, says that X was synced, acknowledged commits are damaged and
 //!    recovery refuses (`WalDamaged`). Otherwise X is where the crash cut the log, and nothing
 //!    acknowledged as synced is lost.
 //!
 //! Invariants
-//! 1. Not knowing is an error: an I/O error, a missing or short segment, a foreign or newer one is
-//!    never read as the end of the log (Promises: P11, P19).
-//! 2. A record is handed out only if its group verifies whole and fits the chain, in log order, and
-//!    a large record only with its last fragment (Promises: P2, P3).
+//! 1. Doubt is an error: an I/O error, a missing or short segment, or a segment of another store or
+//!    a newer version is never taken for the end of the log (Promises: P11, P19).
+//! 2. Records are handed out in log order, each only if its whole group verifies and fits the
+//!    chain, and a large record only with its last fragment (Promises: P2, P3).
 //! 3. No length read from disk is used for an allocation before it is bounded: one window of a
 //!    group's greatest length, and one large record (Promise: P20). Time is O(length of the files).
 //! 4. Reading changes nothing; the same files give the same answer (Promises: P5, P21).
-//! 5. What is recovered is on the medium before it is served, not only in a page cache that a
-//!    failed sync left clean (Promise: P6). Files are read with direct I/O where possible; where
-//!    not, the log that a slot needs is written again before anything else is. A checkpoint after
-//!    the recovery would not suffice: the older slot still needs the log, and a store without it
-//!    does not open.
+//! 5. What is recovered is on disk before it is served, not only in a page cache that a failed sync
+//!    left clean (Promise: P6). Files are read with direct I/O where possible; where not, the log
+//!    that a slot needs is written again before anything else is. A checkpoint after the recovery
+//!    would not suffice: the older slot still needs the log, and a store without it does not open.
 //!
 //! Threads: one. Bytes: docs/format.md, "Log".
 
@@ -60,9 +59,9 @@ pub enum Expect {
         /// Position up to which the log was synced when the slot was written.
         synced: Lsn,
     },
-    /// The log is on the medium up to here and is still growing. What lies after is not read, and
-    /// the last segment need not have a successor. Files that disappear meanwhile were not needed
-    /// any more; a file that was needed leaves a gap before this end.
+    /// The log is on disk up to here and is still growing. What lies after is not read, and the
+    /// last segment need not have a successor. Files that disappear meanwhile were not needed any
+    /// more; a file that was needed leaves a gap before this end.
     Known(Lsn),
 }
 
@@ -315,7 +314,7 @@ impl Scan<'_> {
         if let Some(header) = begun.rfind(|header| header.first <= from) {
             return Ok(*header);
         }
-        // There is none: report what there is instead.
+        // There is no such segment: report what there is instead.
         match self.files.first() {
             Some(Found { number, header: Err(fault) }) => {
                 let file = self.dir.join(segment::file_name(*number));
@@ -323,7 +322,7 @@ impl Scan<'_> {
             }
             Some(Found { number, .. }) => Err(missing(self.dir, number.saturating_sub(1))),
             None if from == Lsn(0) => Err(missing(self.dir, 1)),
-            // Nothing says which number the last one had.
+            // The number of the last segment is not known.
             None => Err(Error::WalMissing { file: self.dir.join("log-*.frond"), what: "missing" }),
         }
     }
@@ -439,7 +438,8 @@ impl Scan<'_> {
         self.hear(stop.header.number, stop.header.salt, stop.offset(), &mut found)?;
         for file in self.files.iter().filter(|file| file.number != stop.header.number) {
             match &file.header {
-                // The others lie before the stop, or are what a spare held before it was recycled.
+                // Other headers lie before the stop, or are what a spare held before it was
+                // recycled.
                 Ok(header) if header.first >= stop.at => {
                     found.hear(header.synced);
                     let start = segment::SEGMENT_HEADER_BYTES;
@@ -458,8 +458,8 @@ impl Scan<'_> {
     }
 
     /// Collects the group headers of one segment from an offset on. It does not matter whether a
-    /// group belongs where it lies: its writer knew the salt, so it tells the truth, and a group in
-    /// the wrong place is one more sign of damage.
+    /// group belongs where it lies: its writer knew the salt, so what it states is true, and a
+    /// group in the wrong place is one more sign of damage.
     fn hear(&self, number: u64, salt: u64, start: u64, found: &mut Witnesses) -> Result<()> {
         let mut reader = SegmentReader::open(self.env, self.dir, number)?;
         let mut offset = start;

@@ -4,14 +4,14 @@
 //! When a disk is full, rows have to be deleted to free space. But each delete is a record in the
 //! log, and sooner or later one needs the next segment, for which there is no room. So:
 //!
-//! 1. One segment, the reserve, is always made in advance. Rows never take it; while it is missing,
-//!    records that add rows are refused, wherever they would lie.
+//! 1. One segment, the reserve, is always made in advance. Records that add rows never take it;
+//!    while it is missing, they are refused, even if there is space elsewhere.
 //! 2. Deletes, drops and what checkpoints write may take the reserve and continue in it.
 //! 3. The segments before it can be trimmed as soon as two slots start in it, and the first one
 //!    that is trimmed becomes the next reserve.
 //!
-//! So deletes never run out of log as long as checkpoints can be written; they may have to wait for
-//! two of those.
+//! So deletes never run out of log space while checkpoints can be written; they may have to wait
+//! for two checkpoints.
 //!
 //! The reserve is a file without a number, `log-reserve.new`. It gets the next number by a rename,
 //! which needs no space, when a record that may take it finds no other segment. It is at least as
@@ -59,7 +59,7 @@ pub(super) fn reserve_at_opening(
         let file = vfs.open(&path, mode).map_err(failed("open"))?;
         let found = file.len().map_err(failed("measure"))? / ALIGN as u64 * ALIGN as u64;
         if found >= bytes {
-            // Its length may be only in the page cache.
+            // The file's length may be only in the page cache.
             file.sync_all().map_err(failed("sync"))?;
             return Ok(Some(segment_at(dir, found.min(SEGMENT_BYTES_MAX), file)));
         }
@@ -124,7 +124,8 @@ impl Log {
     /// Turns the reserve into the next segment; false if there is none.
     pub(super) fn take_reserve(&self, spares: &mut Spares) -> Result<bool> {
         let Some(reserve) = spares.reserve.take() else { return Ok(false) };
-        // First, so that a record with rows finds neither the reserve nor the new segment.
+        // This comes first, so that a record that adds rows finds neither the reserve nor the new
+        // segment.
         self.set_reserve(spares, None);
         let number = spares.next_number;
         let path = self.dir.join(segment::file_name(number));

@@ -7,15 +7,16 @@
 //!
 //! Guaranteed space ([`Log::guarantee`]) is set aside for later records, so that their reservations
 //! cannot fail. It is used by the records that commit prepared transactions (Rules: I12, I41). Log
-//! space consists of two resources, buffers and segments. While anything is guaranteed, other
-//! records leave the last two free buffers alone. They also leave as much of the current segment,
-//! and of those that are ready, as the guaranteed records take, each in a group of its own. So a
-//! full or slow disk delays only the others.
+//! space consists of two resources, buffers and segments. While any space is guaranteed, other
+//! records do not use the last two free buffers. They also leave as much of the current segment,
+//! and of the segments that are ready, as the guaranteed records take, each in a group of its own.
+//! So a full or slow disk delays only the other records.
 //!
 //! Two buffers are enough, whatever is being written meanwhile. The first group that guaranteed
-//! records start may end with the segment, so that they need the second buffer. That one starts a
-//! segment and has room for all of them (invariant 4), which others leave free. Neither is closed
-//! for a write before another buffer is back: the write of an earlier group frees one.
+//! records start may end with the segment, so that they need the second buffer. The second group
+//! starts a segment and has room for all guaranteed records (invariant 4), which other records
+//! leave free. Neither group is closed for a write before another buffer is free again: the write
+//! of an earlier group frees one.
 //!
 //! Invariants
 //! 1. Order of reservations = order of records in the log (Rule: I2).
@@ -24,17 +25,17 @@
 //!    none (Promise: P13). Records that add rows also require that the reserve exists
 //!    (`relief.rs`).
 //! 3. At most one large record is in progress; [`Log::position`] never passes its first fragment.
-//! 4. What is guaranteed fits one group and two segments: a request for more is refused with the
-//!    reason. One record takes at most half of the shortest segment.
+//! 4. All guaranteed records fit into one group, and into two segments: a request for more is
+//!    refused with the reason. One record takes at most half of the shortest segment.
 //! 5. A guaranteed reservation never meets a full disk and never waits for a write. The exception
 //!    is space that a full disk did not have when it was guaranteed ([`Log::guarantee_ahead`]):
-//!    then other records find no space until there is enough for everything guaranteed.
+//!    then other records get no space until there is enough for everything guaranteed.
 //! 6. While anything is guaranteed, one of these holds: two buffers are free; one is free, and the
 //!    active one takes whatever fits the segment that it ends; or the active one has room for
 //!    everything guaranteed.
 //!
-//! Threads: all. Locks as in `log.rs`; only [`Log::wait_for_room`] and its callers block.
-//! Guaranteeing space is an addition under the log's lock; it may make a segment.
+//! Threads: all. Locks as in `log.rs`; only [`Log::wait_for_room`] and its callers block. Cost of
+//! guaranteeing space: an addition under the log's lock, and sometimes the creation of a segment.
 
 use super::{
     group::{GROUP_HEADER_BYTES, GroupKind, Piece, framed_bytes, padded},
@@ -98,8 +99,8 @@ impl Drop for Fragments<'_> {
     }
 }
 
-/// Free buffers that other records leave alone while anything is guaranteed. A log has at least one
-/// more.
+/// Number of free buffers that other records do not use while any space is guaranteed. A log has at
+/// least one buffer more.
 pub(super) const BUFFERS_KEPT: usize = 2;
 
 /// The amount of guaranteed space.
@@ -157,8 +158,8 @@ pub struct GuaranteeRefused {
     pub bytes: u64,
     /// The largest total that may be guaranteed.
     pub max: u64,
-    /// The record is too long by itself. Otherwise it has space once other guarantees are used or
-    /// ended.
+    /// True if the record is too long by itself. Otherwise it can be guaranteed once other
+    /// guarantees are used or ended.
     pub is_alone: bool,
 }
 
@@ -415,7 +416,7 @@ impl Log {
 
 impl LogOptions {
     /// Enlarges the buffers, up to the greatest length, so that space can be guaranteed to records
-    /// of these lengths. A log of a process with more memory may have guaranteed it earlier.
+    /// of these lengths: an earlier process with more memory may have guaranteed it.
     pub fn roomy_for(self, payloads: impl Iterator<Item = usize>) -> Self {
         let records = payloads
             .fold(GROUP_HEADER_BYTES, |sum, payload| sum.saturating_add(framed_bytes(payload)));
@@ -468,9 +469,9 @@ impl Log {
         Ok(Ok(false))
     }
 
-    /// Why `own` is not guaranteed in addition to others, with a total of `all`. Called under the
-    /// lock of the decision; otherwise the reason could come from a state that another end of a
-    /// guarantee has changed.
+    /// The reason why `own` is not guaranteed in addition to other guarantees, with a total of
+    /// `all`. Called under the same lock as the decision; otherwise a guarantee could end in
+    /// between, and the reason would be wrong.
     fn refusal(&self, own: GuaranteedSpace, all: GuaranteedSpace) -> Option<GuaranteeRefused> {
         let group = (self.options.begun_bytes_max() - GROUP_HEADER_BYTES) as u64;
         let first_bytes = self.options.first_segment_bytes;
@@ -499,8 +500,9 @@ impl Log {
         self.reserve(bytes, Piece::Whole, Some(GuaranteedSpace::of(payload)), LogUse::Relief)
     }
 
-    /// Waits until there may be some of the space that was guaranteed before it existed. If nothing
-    /// is missing, the log accepts no more records, and the error says why.
+    /// Waits until some of the space may exist that [`guarantee_ahead`](Self::guarantee_ahead) has
+    /// guaranteed without having it. If no space is missing, the log accepts no more records, and
+    /// the error says why.
     pub fn wait_for_guaranteed(&self) -> Result<()> {
         let state = self.state.lock().unwrap();
         self.check(&state)?;
@@ -522,7 +524,7 @@ impl Log {
         if !state.guaranteed.is_some() || plant!("wal: guaranteed space is given away") {
             return true;
         }
-        // The last buffer that was kept may have become the active one.
+        // One of the kept buffers may have become the active one.
         let has_buffer = state.free.len() >= BUFFERS_KEPT
             || state.active.as_ref().is_some_and(|active| {
                 active.capacity.saturating_sub(active.used + bytes) >= state.guaranteed.records
@@ -561,8 +563,8 @@ impl Log {
         guaranteed.fits(left, state.spares.iter().copied().take(spares))
     }
 
-    /// True if another record that starts the next segment would leave too little space: what is
-    /// left of the current segment is lost then.
+    /// True if another record that starts the next segment would leave too little space: the rest
+    /// of the current segment is lost then.
     pub(super) fn would_strand(state: &State, bytes: usize) -> bool {
         let group = (GROUP_HEADER_BYTES + bytes) as u64;
         let left = room_of(state.segment_bytes) - (state.end.0 - state.segment_first.0);

@@ -35,8 +35,8 @@ const DISK_PART: u64 = 4;
 const SPARES_MAX: usize = 2;
 
 impl Log {
-    /// Makes a segment ready, unless one is and no further one is wanted. For rows it makes the
-    /// reserve first. `Full` if the disk is.
+    /// Makes a segment ready, unless one is ready and no further one is wanted. For records that
+    /// add rows, it makes the reserve first. `Full` if the disk is full.
     pub(super) fn make_spare(&self, log_use: LogUse) -> Result<()> {
         let mut spares = self.spares.lock().unwrap();
         let takes_reserve = log_use == LogUse::Relief || plant!("wal: rows take the reserve");
@@ -60,7 +60,8 @@ impl Log {
     pub(super) fn make_next(&self, spares: &mut Spares) -> Result<()> {
         let (number, mut bytes) = (spares.next_number, spares.next_bytes);
         let (vfs, least) = (&*self.env.vfs, self.options.first_segment_bytes.min(bytes));
-        // If the file system cannot tell, assume there is space until it refuses.
+        // If the file system cannot report its free space, assume there is enough until a write
+        // fails.
         let free = vfs.free_bytes(&self.dir).unwrap_or(u64::MAX);
         while bytes > least && bytes > free / DISK_PART {
             bytes = self.options.before(bytes);
@@ -97,9 +98,9 @@ impl Log {
         state.spare_wanted = false;
     }
 
-    /// Gives up the log before `keep_from`. Segments that lie wholly before it are recycled, or
-    /// unlinked if enough spares are ready or none is needed any more. Before the call, nothing
-    /// durable may refer to log before `keep_from`.
+    /// Trims the log before `keep_from`. Segments that lie wholly before that position are
+    /// recycled, or unlinked if enough spares are ready or none is needed any more. Before the
+    /// call, nothing durable may refer to log before `keep_from`.
     pub fn trim(&self, keep_from: Lsn) -> Result<()> {
         loop {
             let mut spares = self.spares.lock().unwrap();
@@ -107,8 +108,8 @@ impl Log {
             if let Some(Stop::Failed(why)) = &state.stop {
                 return Err(Error::Failed(why.clone()));
             }
-            // Keep it until the header of the next segment is on the medium: recovery starts at one
-            // or the other.
+            // Keep it until the header of the next segment is durable: recovery starts at one or
+            // the other.
             let early = plant!("wal: trim one segment early") && state.live.len() > 1;
             let last = if early { state.live.front() } else { state.live.get(1) };
             let has_next = |next| {

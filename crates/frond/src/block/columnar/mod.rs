@@ -3,8 +3,8 @@
 //! The layouts of a tree say what its keys and values are made of; a columnar block stores each
 //! field of all its rows as a [column](mod@super::encoding). A search proceeds from key column to
 //! key column, each within the rows left over by the previous one; a point read takes one row from
-//! the columns that were asked for; a scan decodes some hundred rows at a time. Nothing needs to be
-//! decompressed first.
+//! the columns that were asked for; a scan decodes a few hundred rows at a time. Nothing needs to
+//! be decompressed first.
 //!
 //! ```text
 //! block    version u8 | flags u8 | rows u16 | raw bytes u32 |

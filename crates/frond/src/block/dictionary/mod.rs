@@ -50,7 +50,7 @@ impl PartialEq for Dictionary {
 
 impl Eq for Dictionary {}
 
-/// A dictionary prepared for encoding: this takes 100 us and some hundred KiB, so it exists only
+/// A dictionary prepared for encoding: this takes 100 us and a few hundred KiB, so it exists only
 /// while a run is written.
 pub struct DictionaryEncoder {
     dictionary: Arc<Dictionary>,

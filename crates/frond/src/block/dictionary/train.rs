@@ -11,7 +11,7 @@
 //! Lempel-Ziv Dictionaries", 2016), with hashed counts as in libzstd's trainer. It makes one pass
 //! instead of many trials: training has to be less work than writing the leaf that it learns from.
 //!
-//! Cost: some 15 ns per byte of the sample, and 400 KiB of additional memory. Deterministic.
+//! Cost: about 15 ns per byte of the sample, and 400 KiB of additional memory. Deterministic.
 
 /// Length of a gram.
 const GRAM_BYTES: usize = 8;

@@ -99,7 +99,7 @@ pub struct TreeRecord {
     pub birth: Seqno,
     /// What it was cloned from, while it shares pages with that.
     pub parent: Option<Parent>,
-    /// The program's own merge operators for which its rows may wait: numbers and names (Rule:
+    /// The program's own merge operators whose operands its rows may have: numbers and names (Rule:
     /// I17). Recorded before the first commit that uses one.
     pub operators: BTreeMap<u8, String>,
     /// The history of the layout of its values (Rule: I49).

@@ -4,8 +4,9 @@
 //! another queue, after that and before the batch is in a state where the build would wait for it
 //! (past the gate, or in the list of writers). Then the batch starts over.
 //!
-//! Threads: as commits. Cost without a build: two loads (`mod.rs`). While any tree has a build, two
-//! looks at each tree of a batch; a batch of that tree is sorted twice.
+//! Threads: as commits. Cost without a build: two atomic loads (`mod.rs`). While any tree has a
+//! build: two look-ups for each tree of a batch, and a batch with rows of the tree being indexed is
+//! sorted twice.
 
 use crate::{
     Result, Seqno, TreeId,
@@ -17,9 +18,9 @@ use crate::{
 };
 
 impl Shared {
-    /// Calls `attempt` with the batch and the queues that its changed keys were put into, and again
-    /// while it returns `None`, because an index build has started or switched to another queue
-    /// meanwhile.
+    /// Calls `attempt` with the batch and the queues that its changed keys were put into. While
+    /// `attempt` returns `None`, because an index build has started or switched to another queue
+    /// meanwhile, repeats both.
     pub(super) fn with_build_queues(
         &self,
         batch: &mut Batch,

@@ -1,8 +1,8 @@
-//! What changes to roots and branches add to the commits that carry them: their part of the record,
-//! and the extents that the log then holds (Rule: I11).
+//! Commits that change roots or branches: what such a change adds to the log record, and the
+//! extents that the log then holds (Rule: I11).
 //!
-//! A kind of change that has neither (a clone, a named snapshot, a drop) is only noted at the
-//! memtable; its rows are in the catalog.
+//! Some kinds of change (a clone, a named snapshot, a drop) add neither. They are only recorded at
+//! the memtable; their rows are in the catalog.
 //!
 //! Threads: the committing one.
 
@@ -23,9 +23,9 @@ pub(super) fn in_record(Extent { offset, bytes }: Extent) -> LogExtent {
 }
 
 impl Change {
-    /// Names what the change brings, before the rows of its commit: replay must know the runs
-    /// before it takes up the commit. The extents of a load come before its root, so that replay
-    /// can tell to which load they belong.
+    /// Writes to the record the pages and runs that the change adds to the store. They come before
+    /// the rows of the commit, because replay must know the runs before it inserts the commit. The
+    /// extents of a load come before its root, so that replay can tell to which load they belong.
     pub(super) fn write_extents(&self, record: &mut RecordBuilder) {
         match self {
             Change::Spill(spilled) => {
@@ -43,8 +43,8 @@ impl Change {
         }
     }
 
-    /// Names the counters that a loaded tree continues. Last in the record, because replay then has
-    /// met the catalog record of the tree, and knows it.
+    /// Writes to the record the counters that a loaded tree continues. They are last in the record,
+    /// because replay has then read the catalog record of the tree and knows the tree.
     pub(super) fn write_counters(&self, record: &mut RecordBuilder) {
         let Some(loaded) = self.loaded_tree() else { return };
         let counts = loaded.instead_of.map(|(_, counts)| counts).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Checked inserts at a commit: those that the batch itself refuses, and those that the store
-//! refuses.
+//! Checks of checked inserts at a commit: some inserts are refused because of the batch itself,
+//! others because of what the store holds.
 //!
-//! `txn/write_set/inserts.rs` determines what each insert must check. Here the store is checked,
+//! `txn/write_set/inserts.rs` determines what each insert must check. This file checks the store,
 //! with the keys locked.
 //!
 //! Threads: the committing one.

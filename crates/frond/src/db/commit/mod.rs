@@ -33,7 +33,7 @@
 //! 2. From its seqno on, other threads can do everything that a commit still has to do, except for
 //!    copying a record longer than [`COPIED_INSIDE_BYTES_MAX`], which waits for nothing (Rule: I3).
 //!
-//! Threads: all. Cost: one lock held for some hundred nanoseconds, two copies of keys and values.
+//! Threads: all. Cost: one lock held for a few hundred nanoseconds, two copies of keys and values.
 
 mod build_queues;
 mod changes;
@@ -62,27 +62,30 @@ use changes::{ending_trees, in_record, name_blobs_in_log};
 pub(super) use row_locks::LOCK_WAIT;
 
 /// Records up to this length are copied into the log inside the sequencer's section. That takes
-/// some ten nanoseconds more there, but a descheduled thread cannot leave a gap in the log between
+/// about ten nanoseconds more there, but a descheduled thread cannot leave a gap in the log between
 /// reservation and copy.
 const COPIED_INSIDE_BYTES_MAX: usize = 4 << 10;
 
 /// A commit that is prepared, and not logged yet.
 #[derive(Clone, Copy)]
 pub(super) struct PendingCommit<'a> {
-    /// What it inserts into its memtable. Other threads can reach it once the commit is logged.
+    /// What the commit inserts into its memtable. Other threads can reach the payload once the
+    /// commit is logged.
     pub payload: &'a Arc<CommitPayload>,
     /// The long values.
     pub blobs: &'a [Arc<BlobHold>],
     /// The changes to roots and branches.
     pub changes: &'a [Change],
-    /// Whether it frees space in the end, so that a full disk does not refuse it (Rule: I24).
+    /// Whether the commit eventually frees space, so that a full disk does not refuse it (Rule:
+    /// I24).
     pub relieves: bool,
-    /// Bytes for which disk space is to be admitted, then for which it is.
+    /// Bytes of disk space that the commit needs; once step 2 is done, bytes that were admitted for
+    /// it.
     pub admitted: u64,
     /// Whether its record names the extents of its long values and changes. If not, other records
     /// do, for as long as they are needed.
     pub names_extents: bool,
-    /// Length of the record for which log space is guaranteed, if it is.
+    /// Length of the commit's record, if log space is guaranteed for it.
     pub guaranteed: Option<usize>,
 }
 
@@ -99,7 +102,8 @@ impl<'a> PendingCommit<'a> {
         Self { payload, blobs, changes, relieves, admitted, names_extents: true, guaranteed: None }
     }
 
-    /// A commit most of which was spilled: `bytes` bytes, by `spilled`.
+    /// The commit of a transaction that has spilled `bytes` bytes of its writes to the runs that
+    /// `spilled` links.
     pub fn spilled(
         payload: &'a Arc<CommitPayload>,
         blobs: &'a [Arc<BlobHold>],
@@ -162,8 +166,8 @@ impl Shared {
         Ok(seqno)
     }
 
-    /// Commits a batch to the catalog, like [`commit`](Self::commit), with its changes to roots and
-    /// branches.
+    /// Commits a batch, like [`commit`](Self::commit). A batch to the catalog may have `changes` to
+    /// roots and branches; a batch of rows has none.
     pub(super) fn commit_changing(
         &self,
         batch: &mut Batch,
@@ -199,8 +203,8 @@ impl Shared {
     }
 
     /// Calls `attempt` with the batch and the queues of index builds that hold its changed keys:
-    /// none, unless a tree has a build. Again with its queues if it returns `None`, because a build
-    /// has begun meanwhile.
+    /// none, unless a tree has a build. If `attempt` returns `None`, because a build has started
+    /// meanwhile, calls it again with the queues of that build.
     fn attempt_commit(
         &self,
         batch: &mut Batch,
@@ -214,8 +218,8 @@ impl Shared {
         self.with_build_queues(batch, attempt)
     }
 
-    /// True if a sealed batch of these trees must start over, because it would have to be in other
-    /// queues of index builds than these.
+    /// True if a sealed batch of these trees must start over, because its keys would have to be in
+    /// other queues of index builds than `queues`.
     fn must_start_over(&self, trees: &[TreeId], queues: &[TreeId]) -> bool {
         (self.has_build_queues() || !queues.is_empty()) && self.lacks_queue(trees, queues)
     }
@@ -225,8 +229,8 @@ impl Shared {
         self.catalog.queues.load(Ordering::SeqCst) > 0
     }
 
-    /// Commits a batch whose changed keys are in these queues of index builds. `None` if they would
-    /// have to be in others.
+    /// Commits a batch whose changed keys are in `queues`, those of index builds. `None` if the
+    /// keys would have to be in other queues.
     fn commit_queued(
         &self,
         batch: &mut Batch,
@@ -346,8 +350,8 @@ impl Shared {
         shared
     }
 
-    /// Does steps 2 to 6. `locks` are dropped once the commit is visible, before it waits until it
-    /// is durable (Rule: I41); after an error at once.
+    /// Does steps 2 to 6. `locks` are dropped once the commit is visible, before this waits until
+    /// it is durable (Rule: I41); after an error they are dropped at once.
     pub(super) fn commit_pending<L>(
         &self,
         commit: &PendingCommit<'_>,
@@ -486,9 +490,9 @@ impl Shared {
         }
     }
 
-    /// Notes at the memtable and at the trees what the commit brings. Called in the section before
-    /// another thread can insert the commit: then it may become visible, and the memtable be
-    /// frozen.
+    /// Records at the memtable and at the trees what the commit adds to them. Called in the
+    /// sequencer's section, before another thread can insert the commit: from then on the commit
+    /// may become visible, and the memtable may be frozen.
     fn note_commit(
         &self,
         commit: &PendingCommit<'_>,
@@ -515,7 +519,7 @@ impl Shared {
         memtable.note(changes);
         let trees = || payload.trees.iter().copied().chain(trees_beyond_memory(payload, changes));
         memtable.count(trees().map(|tree| (tree, payload.rows_of(tree))));
-        // Before another thread can make it visible.
+        // Before another thread can make the commit visible.
         if !plant!("txn: a commit is not noted at its trees") {
             self.locking.last_commits.note(trees(), section.last().next());
         }
@@ -603,7 +607,7 @@ pub(super) fn write_record(
     changes.iter().for_each(|change| change.write_counters(record));
 }
 
-/// Trees of which all rows of the commit were spilled.
+/// Trees whose rows in this commit were all spilled.
 fn trees_beyond_memory<'a>(
     payload: &'a CommitPayload,
     changes: &'a [Change],
@@ -617,7 +621,7 @@ fn only_free_space(changes: &[Change]) -> bool {
     !changes.is_empty() && changes.iter().all(Change::makes_room)
 }
 
-/// Takes the memory of a batch's writes back, unless a helper still reads them.
+/// Returns the memory of the writes to the batch, unless a helping thread still reads them.
 fn give_back_writes(batch: &mut Batch, mut shared: Arc<CommitPayload>) {
     if let Some(payload) = Arc::get_mut(&mut shared) {
         std::mem::swap(&mut payload.writes, &mut batch.writes);

@@ -10,9 +10,9 @@
 //!
 //! A batch can be part of a deadlock cycle with transactions, and with a batch that released a row
 //! while it waited for a gap. If it is chosen as the victim, it starts again: it releases all its
-//! locks, which ends the cycle, and acquires them anew in the time that is left. It has done
-//! nothing yet, so its caller need not know.
-//! A range delete locks its tree exclusively, and so does a batch with many rows of a tree.
+//! locks, which ends the cycle, and acquires them anew in the time that is left. The batch has done
+//! nothing yet, so its caller need not know. A range delete locks its tree exclusively, and so does
+//! a batch with many rows of a tree.
 //!
 //! Invariants
 //! 1. As for transactions, rows and gaps come before the turn of large batches, and that before the
@@ -49,11 +49,11 @@ const TREE_ROWS_MAX: usize = 10_000;
 pub(super) struct BatchLocks<'a> {
     shared: &'a Shared,
     locks: LockSet,
-    /// The mark at which it held nothing.
+    /// The mark at which the batch held no locks.
     start: LockMark,
-    /// When it stops waiting, by the store's clock; `None` for no limit.
+    /// When the batch stops waiting, by the store's clock; `None` for no limit.
     until: Option<Duration>,
-    /// Where others find its keys, and the trees that list it.
+    /// Where other transactions find the batch's keys, and the trees that list it as a writer.
     live: Option<Arc<LiveWrites>>,
     entered: Vec<Arc<TreeEntry>>,
 }
@@ -155,7 +155,8 @@ impl Shared {
         if payload.writes.has_inserts() {
             self.must_be_absent(&payload.writes, &payload.trees)?;
         }
-        // They could be fresh (Rule: I7), but the set is already published and must not change.
+        // The inserts could be marked fresh (Rule: I7), but the set is already published and must
+        // not change.
         let commit = PendingCommit::new(payload, blobs, &[]);
         self.commit_pending(&commit, level, (keys, rows)).map(Some)
     }
@@ -199,7 +200,7 @@ impl Shared {
         done
     }
 
-    /// The time that is left until `until`.
+    /// The wait policy for a lock wait that ends at `until`.
     fn wait_policy(&self, until: Option<Duration>) -> WaitPolicy {
         let now = self.engine.env.clock.now();
         until.map_or(WaitPolicy::Forever, |until| WaitPolicy::For(until.saturating_sub(now)))
@@ -247,7 +248,8 @@ impl BatchLocks<'_> {
         Ok(())
     }
 
-    /// What is left of the time for all its locks together.
+    /// The wait policy for the batch's next lock: what is left of the time limit for all of them
+    /// together.
     fn wait_policy(&self) -> WaitPolicy {
         self.shared.wait_policy(self.until)
     }

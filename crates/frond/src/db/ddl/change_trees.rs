@@ -1,9 +1,9 @@
-//! The public interface to change several trees in one commit: a list of steps.
+//! The public interface for changing several trees in one commit: a list of steps.
 //!
-//! 1. The steps are made on a draft of the catalog ([`CatalogChange`]), which tells which trees the
+//! 1. The steps are made on a draft of the catalog ([`CatalogChange`]), which shows which trees the
 //!    change removes.
 //! 2. Those trees are locked until the change is shown, so that neither transactions nor batches
-//!    write them (`exclusive_lock.rs`). Then step 1 is repeated, because the catalog may have
+//!    write them (`exclusive_lock.rs`). Then the draft is made again, because the catalog may have
 //!    changed meanwhile. If the change now removes other trees, those are locked instead.
 //! 3. The draft is committed in one commit.
 //!
@@ -193,21 +193,21 @@ impl Db {
 }
 
 impl TreesChange {
-    /// Allows that the change, and changes after it, may have been made before. A step is skipped
-    /// if its effect is there. It is also skipped if its tree is gone or has another name than the
-    /// step says, because then a later change was made. What cannot be decided is still an error.
-    /// Rules for the steps:
+    /// Makes the change repeatable: it is allowed that the change, and changes after it, have been
+    /// made before. A step is skipped if its effect is there. It is also skipped if its tree is
+    /// gone or has another name than the step says, because then a later change was made. What
+    /// cannot be decided is still an error. Rules for the steps:
     ///
-    /// - A tree given by its name alone is looked up by name. A rename from a free name to a taken
-    ///   one was made; a drop of a free name, too. Later changes can confuse that: name trees by
-    ///   number and name.
+    /// - A tree given by its name alone is looked up by name. A rename counts as made if the old
+    ///   name is free and the new one taken; a drop, if the name is free. Later changes can confuse
+    ///   that: name trees by number and name.
     /// - A swap needs numbers and names of both trees, a truncation the number, a change of layout
     ///   the version that it starts from: repeated, they would do something else. If the tree has a
     ///   later version, the change of layout was made.
     /// - A creation was made if a tree with that name has the same options: give it attributes that
     ///   no other tree has. A clone was made if the tree with that name is a clone of the same
-    ///   tree. If these names were changed later, a made step looks like one that was not made: a
-    ///   log that continues after creations must be repeated from its last entry only.
+    ///   tree. If these names were changed later, a step that was made looks like one that was not:
+    ///   a log that continues after creations must be repeated from its last entry only.
     /// - Publishing is repeated.
     pub fn repeatable(&mut self) -> &mut Self {
         self.is_repeatable = true;
@@ -304,7 +304,7 @@ impl TreesChange {
     }
 
     /// Makes the change. Synced when this returns, whatever the durability of the store. Costs one
-    /// commit of some hundred bytes per tree plus its attributes and layouts, and reads no row.
+    /// commit of a few hundred bytes per tree plus its attributes and layouts, and reads no row.
     /// Waits for transactions, prepared ones included, that have rows of trees that it drops or
     /// truncates; if it makes clones, also until what was committed so far is applied. Transactions
     /// with rows of renamed trees continue with them.
@@ -318,11 +318,11 @@ impl TreesChange {
     ///
     /// # Errors
     /// [`Error::Step`] if a step cannot be made: `NoSuchTree`, `TreeExists`, `InvalidArgument`;
-    /// `LockTimeout` if a transaction or batch with rows lasts too long; `Interrupted` if it was
-    /// [cancelled](Self::set_interrupter). Nothing was done then. `BatchTooLarge`, `Full`:
-    /// likewise, unless the message of `Full` says that the change will be there when the store is
-    /// opened again. `OutcomeUnknown`: after the next opening the change is there completely or not
-    /// at all.
+    /// `LockTimeout` if a transaction or batch with rows of a removed tree lasts too long;
+    /// `Interrupted` if it was [cancelled](Self::set_interrupter). Nothing was done then.
+    /// `BatchTooLarge`, `Full`: likewise, unless the message of `Full` says that the change will be
+    /// there when the store is opened again. `OutcomeUnknown`: after the next opening the change is
+    /// there completely or not at all.
     ///
     /// A change that clones trees or changes layouts, and drops or truncates others, is refused if
     /// the disk is full. If the disk fills up while the change is made, the call waits for space:

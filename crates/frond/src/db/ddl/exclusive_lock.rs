@@ -1,19 +1,19 @@
-//! Exclusive locks on trees for changes that remove them, and other operations on trees for the
-//! modules above `db`: for tables, whose trees are created, changed and dropped together.
+//! Exclusive locks on trees for changes that remove them. Also other operations on trees that only
+//! the modules above `db` need: tables, whose trees are created, changed and dropped together.
 //!
 //! A change that removes a tree (a drop, a truncation, a load into it, the end of an index or of a
-//! build's queue) holds the tree as [`ExclusiveTreeLock`] from before its last look at the catalog
-//! until the change is shown. The naive form, an exclusive lock on the tree, is not enough: while
-//! no transaction holds a lock, batches take none (`txn/gate.rs`). A batch that has just found its
-//! tree in the catalog would get its seqno after the drop, and its rows would be acknowledged and
-//! lost. So the steps are:
+//! build's queue) holds an [`ExclusiveTreeLock`] on the tree, from before it checks the catalog for
+//! the last time until the change is shown (visible to lookups). The naive form, an exclusive lock
+//! in the lock table, is not enough: while no transaction holds a lock, batches take none
+//! (`txn/gate.rs`). A batch that has just found its tree in the catalog would get its seqno after
+//! the drop, and its rows would be acknowledged and lost. So the steps are:
 //!
-//! 1. Lock the trees, in the order of their numbers. Transactions and batches with locks have ended
-//!    by then.
+//! 1. Lock the trees, in the order of their numbers. Once the locks are granted, transactions and
+//!    batches with locks on these trees have ended.
 //! 2. Close the gate, which waits for the batches that have passed it. Later batches take locks,
 //!    and wait.
-//! 3. Look at the catalog again, commit, show the change, and only then release gate and locks. A
-//!    batch that waited finds its tree gone and gets `NoSuchTree`, before it has a seqno.
+//! 3. Check the catalog again, commit, show the change, and only then open the gate and release the
+//!    locks. A batch that waited finds its tree gone and gets `NoSuchTree`, before it has a seqno.
 //!
 //! So each batch either has its seqno before the change, and a clone in the change has its rows, or
 //! it has done nothing. Batches of other trees take locks while the change is made.
@@ -24,8 +24,8 @@
 //!    sees a transaction that waits for one of them.
 //! 2. Trees are locked before the lock of catalog changes: a thread that holds that lock never
 //!    waits for a transaction.
-//! 3. A tree gets its end ([`TreeEntry::mark_end`](crate::catalog::TreeEntry)) while it is held as
-//!    [`ExclusiveTreeLock`].
+//! 3. The end of a tree is marked ([`TreeEntry::mark_end`](crate::catalog::TreeEntry)) while an
+//!    [`ExclusiveTreeLock`] on it is held.
 //!
 //! Threads: all.
 
@@ -79,7 +79,7 @@ pub(crate) struct WritersThen {
 }
 
 impl WritersThen {
-    /// True once all of them have ended; prepared ones have not.
+    /// True once all of these transactions have ended. A prepared transaction has not ended.
     pub fn have_ended(&mut self) -> bool {
         let mut now = Vec::new();
         self.tree.entry.writers.others(None, &mut now);
@@ -96,8 +96,8 @@ impl Db {
         Some(Tree::new(self.shared.clone(), entry))
     }
 
-    /// The place where modules above `db` keep their state of a tree. A thread that has it locked
-    /// has exclusive use of that state, even while it waits for transactions.
+    /// The place where modules above `db` keep their state of a tree. A thread that holds its lock
+    /// has exclusive use of that state, even while the thread waits for transactions.
     pub(crate) fn kept(&self, tree: TreeId) -> Arc<KeptPlace> {
         let mut kept = self.shared.catalog.kept.lock().unwrap();
         let is_used = |place: &Arc<KeptPlace>| {
@@ -109,15 +109,16 @@ impl Db {
         kept.entry(tree).or_default().clone()
     }
 
-    /// Sleeps on the store's clock, between two looks at what the caller waits for; fails if the
-    /// store is being closed.
+    /// Sleeps for `time` on the store's clock, between two checks of what the caller waits for;
+    /// fails if the store is being closed.
     pub(crate) fn pause(&self, time: Duration) -> Result<()> {
         self.shared.engine.health.check_open()?;
         self.shared.engine.env.clock.sleep(time);
         Ok(())
     }
 
-    /// Waits until no transaction, prepared ones included, has rows of a tree, and keeps them away.
+    /// Waits until no transaction, prepared ones included, has rows of a tree locked, and then
+    /// excludes transactions until the lock is dropped.
     pub(crate) fn lock_tree(&self, tree: &Tree, wait: ExclusiveWait) -> Result<ExclusiveTreeLock> {
         self.lock_trees(std::slice::from_ref(tree), wait)
     }
@@ -150,8 +151,8 @@ impl Db {
 }
 
 impl Shared {
-    /// Waits until nothing else writes any of these trees, whose numbers ascend, and keeps
-    /// transactions and batches away (Rule: I52). An error names the tree that it is about.
+    /// Waits until nothing else writes any of these trees, whose numbers ascend, and then excludes
+    /// transactions and batches (Rule: I52). An error names the tree that it is about.
     pub(in crate::db) fn lock_alone(
         self: &Arc<Self>,
         trees: &[TreeId],

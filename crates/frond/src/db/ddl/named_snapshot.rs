@@ -1,8 +1,9 @@
 //! Named snapshots: states of the store that have a name and outlive the process.
 //!
-//! A named snapshot is a commit to the catalog at which the sequencer freezes. It is shown once the
-//! version that holds exactly the commits through it is durable, with the snapshot's roots in the
-//! root directory (`version/branches/mod.rs`). If a crash comes before that, replay makes it again.
+//! A named snapshot is a commit to the catalog at which the sequencer freezes. The snapshot is
+//! shown (visible to callers) once the version that holds exactly the commits through it is
+//! durable, with the snapshot's roots in the root directory (`version/branches/mod.rs`). If a crash
+//! comes before that, replay makes the snapshot again.
 
 use crate::{
     Error, Result, Seqno,
@@ -29,8 +30,8 @@ pub struct SnapshotInfo {
 impl Db {
     /// Keeps the current state of the store under a name, until
     /// [`drop_snapshot`](Self::drop_snapshot). It shows every commit that returned before. Costs a
-    /// checkpoint of what is not durable yet but no copy; later, the space of the pages that are
-    /// changed. Durable when this returns.
+    /// checkpoint of what is not durable yet, but copies nothing; later it costs the space of the
+    /// pages that have changed since. Durable when this returns.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -86,7 +87,8 @@ impl Db {
             // stopped the store, and then the outcome is unknown.
             match shared.forget_snapshot(id) {
                 Ok(()) => return Err(error),
-                // No space even for that, so it stays. The log has it until a checkpoint does.
+                // No space even for that, so the snapshot stays. The log holds it until a
+                // checkpoint does.
                 Err(Error::Full(_)) => {}
                 Err(other) => return Err(other),
             }

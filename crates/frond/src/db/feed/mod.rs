@@ -4,8 +4,8 @@
 //! number, the next commit, which a follower stores together with its own copy of the data.
 //!
 //! Invariants
-//! 1. Each commit from the position on is returned once, in order, with no gap; a position that the
-//!    log does not reach back to is an error.
+//! 1. Each commit from the position on is returned once, in order, with no gap; a position before
+//!    the start of the log is an error.
 //! 2. Nothing is returned that a crash could undo (Rule: I30).
 //! 3. The position moves past a commit when that commit is returned, never because of an error.
 //! 4. Memory: the commits of one log group, or one large commit; one long value; 4 MiB of prepared
@@ -222,7 +222,8 @@ impl Db {
                  another store, or of what this one was before it was restored"
             )));
         }
-        // With the lock, no catalog change that has its seqno is still to be shown.
+        // While this lock is held, every catalog change that has its seqno is also shown in the
+        // catalog.
         let names = {
             let _change = self.shared.catalog.change();
             Names::of(&self.shared.catalog)

@@ -4,14 +4,14 @@
 //!    new tree gets its number, which its pages will carry.
 //! 2. `put`: rows go where `loader/` puts them, into pages that nothing links.
 //! 3. `finish`: the last pages are written, the store file is synced, and one commit to the catalog
-//!    names the tree, its root, and the extents that it brings. The publish that applies the commit
+//!    names the tree, its root, and the extents of its pages. The publish that applies the commit
 //!    makes the root part of the version (`version/branches/mod.rs`), and the checkpoint after it
 //!    makes the pages part of the space map. See docs/design/007.
 //!
 //! Invariants
 //! 1. Until the commit nothing names the pages: a load that is dropped, fails or is cut off by a
-//!    crash leaves nothing. From the commit on the log names them until a checkpoint of both slots
-//!    has them (Rule: I11).
+//!    crash leaves nothing. From the commit on, the log names them until checkpoints in both
+//!    superblock slots have them (Rule: I11).
 //! 2. The pages are on disk before a record that names them can be.
 //!
 //! Threads: a load has one owner; finishing takes the lock of catalog changes.
@@ -49,7 +49,7 @@ pub struct BulkLoad {
     pub(in crate::db) db: Db,
     /// The catalog record of the tree, without the commit that creates it.
     pub(in crate::db) record: TreeRecord,
-    /// The number of the tree in the store from which it is copied, if that was told.
+    /// The number of the tree in the store from which it is copied, if the caller has given it.
     copied_from: Option<TreeId>,
     /// The empty tree that it will replace.
     pub(in crate::db) fills: Option<Tree>,
@@ -57,7 +57,7 @@ pub struct BulkLoad {
     pub(in crate::db) lock_timeout: Option<Duration>,
     pub(in crate::db) interrupter: Option<Interrupter>,
     pub(crate) loader: Loader,
-    /// The error after which it cannot go on.
+    /// The error after which the load cannot continue.
     failed: Option<Error>,
     /// Rows put so far.
     rows: u64,
@@ -164,9 +164,9 @@ impl BulkLoad {
         self.lock_timeout = timeout;
     }
 
-    /// Tells which number the tree has in the store from which its rows and attributes are copied.
-    /// If the attributes are those of a table's rows, and the trees of its indexes are loaded and
-    /// [finished](Self::finish_all) together with them, the new trees are a table again.
+    /// Sets the number that the tree has in the store from which its rows and attributes are
+    /// copied. If the attributes are those of a table's rows, and the trees of its indexes are
+    /// loaded and [finished](Self::finish_all) together with them, the new trees are a table again.
     pub fn copied_from(&mut self, number: TreeId) {
         self.copied_from = Some(number);
     }

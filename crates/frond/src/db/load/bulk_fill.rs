@@ -38,7 +38,7 @@ use crate::{
     txn::lock_table::WaitPolicy,
 };
 
-/// How the end of loads waits for transactions with rows of the trees that they fill.
+/// How finishing loads wait for transactions with rows of the trees that the loads fill.
 #[derive(Default)]
 pub(in crate::db) struct Waits {
     lock_timeout: Option<Duration>,
@@ -73,10 +73,10 @@ impl Db {
     /// the tree stays, and so do its handles.
     ///
     /// `finish` waits for transactions that have rows of the tree or have locked it, prepared ones
-    /// included ([`lock_timeout`](BulkLoad::lock_timeout)). A load belongs to no transaction, so it
-    /// would wait in vain for one of its own session. Then the tree must be empty. Deleted rows do
-    /// not count, however many there were; to find that out, here and at the end, costs as much as
-    /// a scan over them.
+    /// included ([`lock_timeout`](BulkLoad::lock_timeout)). A load belongs to no transaction, so
+    /// `finish` would wait for a transaction of its own session until the timeout. After the wait,
+    /// the tree must be empty. Deleted rows do not count, however many there were; the checks, here
+    /// and in `finish`, cost as much as a scan over the deleted rows.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {

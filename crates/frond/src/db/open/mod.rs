@@ -4,11 +4,12 @@
 //! 2. The catalog is read from tree 0 as of the slot's boundary F.
 //! 3. The log is replayed from the slot's position: records above F go into the memtable as their
 //!    commits did, in log order; catalog records are shown as they pass.
-//! 4. By then everything that was recovered is on the medium (P6). The log continues in a new
+//! 4. By then everything that was recovered is durable on disk (P6). The log continues in a new
 //!    segment. A checkpoint before the first row is served makes the next recovery short.
 //!
 //! Invariants
-//! 1. Until step 4 nothing is written except what `store` writes to own the store, and a new store.
+//! 1. Until step 4 nothing is written, except what `store` writes to lock the store, and the files
+//!    of a new store.
 //! 2. Prepared transactions take their locks again before any other locks are taken (Rule: I12).
 
 pub(super) mod replay;
@@ -114,7 +115,8 @@ fn recover(
     let end = recovery.open_log(&mut engine, &prepared, log)?;
     prepared.hold_all(&engine)?;
     if writes_log {
-        // After the log, which has priority on a full disk, and before replay may need the reserve.
+        // After the log was opened, which has priority on a full disk, and before replay may need
+        // the reserve.
         engine.store.find_reserve(engine.limits.unwritten_bytes)?;
     }
     if !is_new {
@@ -147,13 +149,13 @@ fn recover(
     let shared = Arc::new(shared);
     let db = Db { handles: StripedHandles::new(&shared), shared };
     if !options.read_only {
-        // A disk too full for it is no reason to keep the store closed.
+        // A disk that is too full for the sweep is no reason not to open the store.
         match db.sweep_builds() {
             Err(Error::Full(_)) => {}
             swept => swept?,
         }
     }
-    // Reading the pages and records of what is known now took about as much memory again.
+    // Reading the pages and records took about as much memory as what was built from them.
     give_freed_back(db.shared.engine.known_bytes());
     Ok(db)
 }

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. Seqnos ascend; a record at or below the boundary is skipped (Rule: I9).
-//! 2. At each record, the set of prepared transactions is what it was then; so a record that
-//!    commits one finds its content.
+//! 2. At each record, the set of prepared transactions is what it was when the record was written;
+//!    so a record that commits one of them finds its content.
 //!
 //! Threads: the one that opens the store.
 
@@ -74,8 +74,9 @@ impl Replay<'_> {
             write_begun(engine)?;
             section = engine.enter();
         } else if engine.log.is_some() && engine.memtable_is_full(&section.active) {
-            // Not this record's position: replay starts at a group, and only the slot names one.
-            // Records that are applied by then are skipped by their seqno.
+            // Not this record's position: replay must start at a group, and the slot's position is
+            // the only one known to be the start of a group. Records that are applied by then are
+            // skipped by their seqno.
             let log_from = section.active.log_from();
             let last = engine.freeze_at(&mut section, log_from);
             drop(section);
@@ -85,7 +86,7 @@ impl Replay<'_> {
         let slot = section.assign_replayed(seqno);
         slot.log_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
         drop(section);
-        // Noted before anything is inserted, as by the commit itself.
+        // Noted before anything is inserted, as the commit itself did.
         let mut changes: Vec<Change> = pieces.into_iter().collect();
         slot.note(&changes);
         let spilled = changes.len();

@@ -40,9 +40,9 @@ impl Tree {
     /// ([`RowWriter`](crate::transaction::RowWriter), and writes of the row that a locking read has
     /// just found or missed). After a blind put or delete the count is not exact any more, until
     /// the tree is empty or replaced: it is then what [`estimate`](Self::estimate) says of the
-    /// whole tree. Deletes do not raise it. A put of an existing key raises it only if the older
-    /// row is in another part of the store: if a memtable was applied between the two, until they
-    /// have met in the tree.
+    /// whole tree. Deletes do not raise it. A put of an existing key raises it only while the two
+    /// versions of the row are in different parts of the store: if a memtable was applied between
+    /// the two writes, until a merge in the tree brings them together.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -73,7 +73,7 @@ impl Tree {
         Ok(RowCount { rows: self.estimate(..)?.rows, exact: false })
     }
 
-    /// The exact number of rows, if all commits knew what they did.
+    /// The exact number of rows, if every commit knew whether its keys existed.
     pub(in crate::db) fn counted(&self) -> Option<u64> {
         let version = self.shared.engine.versions.current();
         let root = version.roots.get(&self.entry.id);
@@ -122,7 +122,7 @@ impl Tree {
     }
 }
 
-/// True if no key can be between the two.
+/// True if no key can be between the two bounds.
 pub(in crate::db) fn is_nothing(from: &Option<Vec<u8>>, to: &Option<Vec<u8>>) -> bool {
     from.is_some() && from == to
 }

@@ -109,11 +109,12 @@ impl IntoIterator for Cursor {
     }
 }
 
-/// Where a cursor stands after a row, comparable with other places of its range: a key, and what
-/// was passed of it.
+/// The place of a cursor after a row, comparable with other places in its range: a key, and which
+/// entries with that key were passed.
 pub(crate) type RowPlace = (Vec<u8>, Passed);
 
-/// What was passed of a key. Only scans of indexes may have two entries of one key.
+/// Which entries of a key a cursor has passed. Only scans of indexes may have two entries of one
+/// key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Passed {
     Nothing,
@@ -125,14 +126,15 @@ pub(crate) enum Passed {
 pub(crate) trait TwoWay {
     /// The next row in a direction.
     fn step(&mut self, forward: bool) -> Result<Option<Row>>;
-    /// Where it stands; `None` before the first row and after the last.
+    /// The cursor's place; `None` before the first row and after the last.
     fn place(&self) -> Option<RowPlace>;
-    /// Moves to a place, or else to the first row of a direction, to go on in that direction.
+    /// Moves to `place`, to continue from there in a direction; without a place, to where that
+    /// direction starts.
     fn stand(&mut self, place: Option<RowPlace>, forward: bool);
 }
 
-/// The rows of one cursor, taken from both ends. A change of ends costs a new search. It ends after
-/// the first error, also that with which the scan started.
+/// The rows of one cursor, taken from both ends. Switching to the other end costs a new search. The
+/// iteration ends after the first error, including an error with which the scan started.
 pub(crate) struct BothEnds<C> {
     cursor: Result<Option<C>>,
     /// The end at which the cursor is.

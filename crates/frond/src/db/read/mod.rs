@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `snapshot.rs` | snapshots: the store as of one commit |
 //! | `cursor/`, `iter.rs` | scans: cursors, and iterators |
-//! | `reader.rs` | reads of the current state, a snapshot or a transaction by one name |
+//! | `reader.rs` | one trait for reads of the current state, a snapshot or a transaction |
 //! | `sources.rs`, `scan_chunk.rs` | the sources of a scan, merged for one scan chunk |
 //! | `readahead.rs`, `parallel_reads.rs` | reads on other threads |
 //! | `projection.rs` | which parts of values are wanted |
@@ -55,16 +55,16 @@ use crate::{
 
 /// A consistent state to read in one call: a version, and the last commit that is visible in it.
 ///
-/// The version is taken before the seqno. One that was taken after it could have commits above the
-/// seqno in its trees, where entries have no seqno to tell.
+/// The version is taken before the seqno. A version taken after it could have commits above the
+/// seqno in its trees, where they could not be recognised: entries of trees have no seqno.
 pub(super) struct View<'a> {
     pub engine: &'a Engine,
     pub version: Guard<Arc<Version>>,
     pub at: Seqno,
 }
 
-/// Looks keys up in their order, so that neighbours find their blocks in the cache; returns the
-/// results in the caller's order.
+/// Looks up `keys` in key order, so that neighbouring keys find their blocks in the cache; returns
+/// the results in the caller's order.
 pub(super) fn in_key_order<K: AsRef<[u8]>>(
     keys: &[K],
     mut get: impl FnMut(&[u8]) -> Result<Option<Vec<u8>>>,
@@ -140,8 +140,8 @@ impl Messages {
         matches!(self.base, Base::Value | Base::Projected | Base::Blob)
     }
 
-    /// Fills `out` with the bytes of the result from `from` on. Returns how many there were, or
-    /// `None` if the key does not exist. Reads of a long value only what is needed.
+    /// Fills `out` with the bytes of the result from `from` on. Returns the number of bytes, or
+    /// `None` if the key does not exist. Reads only the needed part of a long value.
     pub fn finish_at(
         self,
         tree: &Tree,
@@ -334,7 +334,7 @@ impl<'a> View<'a> {
             });
             for piece in slot.spilled_at(tree, self.at) {
                 if newest.is_none() && piece.get(&self.engine.cx, key, &none)?.is_some() {
-                    // The only commit of its memtable.
+                    // A commit with spilled rows is the only one of its memtable.
                     newest = Some(slot.base.next());
                 }
             }
@@ -352,7 +352,7 @@ impl<'a> View<'a> {
         Ok(self.messages(tree, key, &none, &mut Vec::new())?.exists())
     }
 
-    /// Fills `out` with the value's bytes from `from` on. Returns how many there were, or `None` if
+    /// Fills `out` with the value's bytes from `from` on. Returns the number of bytes, or `None` if
     /// the key does not exist.
     pub fn get_at(
         &self,

@@ -2,8 +2,8 @@
 //! the store's reader threads, so that the device has several requests at a time.
 //!
 //! Invariants
-//! 1. What they read enters the block cache checked, as for any reader. Their errors are dropped;
-//!    the caller meets them again when it reads the rows.
+//! 1. What the reader threads read enters the block cache checked, as for any reader. Their errors
+//!    are dropped; the caller gets them when it reads the rows.
 //! 2. A reader holds the version that the call reads while it reads, and no longer.
 //! 3. The caller does not wait for a read that no thread has started: it does that read itself.
 //!
@@ -36,7 +36,7 @@ enum Stage {
     Ended,
 }
 
-/// Reads the blocks of leaves that these keys need, which ascend, if there are several to read.
+/// Reads the blocks of leaves that these keys need, if there are several to read. The keys ascend.
 pub(in crate::db) fn bring_together(
     engine: &Engine,
     version: &Arc<Version>,

@@ -1,15 +1,16 @@
 //! Readahead for long scans: reader threads of the store bring the next blocks into the block cache
-//! while the scan processes the rows before them. So the device and a second core work for a scan
-//! that would otherwise wait for the one and keep a single core busy.
+//! while the scan processes the rows before them. Without it, a scan would wait for the device and
+//! keep only one core busy.
 //!
-//! A scan that has read several pieces keeps up to [`FLIGHTS_MAX`] pieces in flight, beyond the end
-//! of its leaf, too; the leaf after that is opened meanwhile. When the scan needs a block that is
-//! not in the cache yet, it looks for the flight that brings it. If a thread has started the
-//! flight, the scan waits for the block; otherwise it reads the block itself.
+//! A *piece* is a few adjacent blocks of a leaf, and a *flight* is a request to read one piece into
+//! the cache. A scan that has read several pieces keeps up to [`FLIGHTS_MAX`] of them in flight,
+//! also beyond the end of its leaf; the leaf after that is opened meanwhile. When the scan needs a
+//! block that is not in the cache yet, it looks for the flight that reads it. If a thread has
+//! started the flight, the scan waits for the block; otherwise it reads the block itself.
 //!
 //! Invariants
 //! 1. Flights are hints. What they read enters the cache checked, as for any reader; an error is
-//!    dropped, and the scan meets it when it reads the block itself.
+//!    dropped, and the scan gets it when it reads the block itself.
 //! 2. A flight holds the version that its scan reads, and only while it runs.
 //! 3. No scan waits for a flight that no thread has started.
 //!
@@ -83,10 +84,10 @@ pub(in crate::db) struct Flights {
     pieces: Mutex<VecDeque<Arc<Flight>>>,
 }
 
-/// A block's number, the block, and its decoded chunks.
+/// A block that a flight has read: its number, the block, and its decoded chunks.
 type Brought = (usize, BlockGuard, Chunks);
 
-/// A piece of a leaf on its way into the cache.
+/// A request to read one piece of a leaf into the cache.
 #[derive(Debug)]
 struct Flight {
     /// Number of the leaf.
@@ -96,7 +97,7 @@ struct Flight {
     /// Memory that it takes, bytes.
     bytes: u64,
     state: Mutex<State>,
-    /// Signalled when a block was brought or the flight has ended.
+    /// Signalled when a block was read or the flight has ended.
     arrived: Condvar,
 }
 
@@ -105,7 +106,7 @@ struct State {
     /// First block after the piece; unknown until the leaf is open.
     end: Option<usize>,
     stage: Stage,
-    /// Blocks that it has brought and the scan has not taken yet.
+    /// Blocks that the flight has read and the scan has not taken yet.
     brought: VecDeque<Brought>,
     memory: Option<PieceMemory>,
     panicked: bool,
@@ -316,7 +317,7 @@ impl Flights {
         self.pieces.lock().unwrap()
     }
 
-    /// The flight that brings this block.
+    /// The flight that reads this block.
     fn of(&self, run: &Run, block: usize) -> Option<Arc<Flight>> {
         let link = run.link();
         let holds = |flight: &&Arc<Flight>| {
@@ -368,7 +369,8 @@ impl Flight {
         drop(version);
     }
 
-    /// Reads the blocks. Errors are dropped: the scan meets them again (invariant 1).
+    /// Reads the blocks. Errors are dropped: the scan gets them when it reads the blocks itself
+    /// (invariant 1).
     fn bring(&self, cx: &TreeContext) {
         let Ok(run) = self.run.open(cx) else { return };
         let end = self.end();
@@ -400,7 +402,7 @@ impl Flight {
             if let Some(brought) = state.take(block) {
                 return Some(brought);
             }
-            // As it would have panicked on this thread.
+            // The panic is repeated here, as if this thread had read the block itself.
             assert!(!state.panicked, "a thread that read ahead panicked");
             if state.stage != Stage::Flying {
                 return None;
@@ -419,7 +421,8 @@ impl Flight {
 }
 
 impl State {
-    /// Takes this block if it was brought. The scan goes in order, so blocks before it are dropped.
+    /// Takes this block if the flight has read it. The scan goes in order, so blocks before it are
+    /// dropped.
     fn take(&mut self, block: usize) -> Option<(BlockGuard, Chunks)> {
         while let Some((index, ..)) = self.brought.front()
             && *index <= block
@@ -432,7 +435,7 @@ impl State {
         None
     }
 
-    /// Ends the flight. If the leaf was not opened, the flight brought nothing from block `start`
+    /// Ends the flight. If the leaf was not opened, the flight has read nothing from block `start`
     /// on.
     fn land(&mut self, start: usize) {
         self.end.get_or_insert(start);

@@ -86,9 +86,9 @@ impl RowBuf {
 
     #[inline]
     /// Fills the buffer row by row with up to `rows_max` rows, going up or down; they end up in
-    /// ascending order. `next` adds one, or returns false at the end. If it fails after some rows
-    /// and `keeps` is set, these are returned, and the next batch meets the error again. Returns
-    /// how many rows there are.
+    /// ascending order. `next` adds one, or returns false at the end. If `next` fails after some
+    /// rows and `keeps` is set, these rows are kept, and the next batch returns the error. Returns
+    /// the number of rows.
     pub(in crate::db) fn fill(
         &mut self,
         forward: bool,

@@ -1,8 +1,8 @@
 //! One chunk of a scan: the rows of a stretch of the tree, merged from all sources that have
 //! entries there.
 //!
-//! Once memtables and buffers without entries in the range are set aside, nearly always only a leaf
-//! is left: its rows are copied block by block, without a merge.
+//! Sources without entries in the range are left out. Nearly always only a leaf remains then, and
+//! its rows are copied block by block, without a merge.
 //!
 //! Invariant: rows are appended in ascending order, whichever way the scan goes.
 //!
@@ -202,8 +202,8 @@ impl TakesEntries for Filler<'_, '_> {
         Filler::take(self, entry, is_whole)
     }
 
-    /// Takes many rows of one columnar block at once. They have one version of the layout, so if
-    /// the first value needs no conversion, none does.
+    /// Takes many rows of one columnar block at once. All of them have the same version of the
+    /// layout, so if the first value needs no conversion, none does.
     fn take_even(&mut self, rows: &Even<'_>, is_whole: bool) -> Option<(usize, bool)> {
         let first = rows.values.bytes.get(..rows.values.width)?;
         if is_whole && self.piece.shape.is_some_and(|shape| !shape.has(first)) {
@@ -221,7 +221,8 @@ impl TakesEntries for Filler<'_, '_> {
 struct Filler<'p, 'a> {
     piece: &'p ScanChunk<'a>,
     rows: &'p mut RowBuf,
-    /// Where the chunk ends; maximal for one that must reach the end of its range.
+    /// Number of rows at which the chunk ends; maximal if the chunk must reach the end of its
+    /// range.
     rows_max: usize,
     bytes_max: usize,
     value: Vec<u8>,

@@ -17,7 +17,7 @@ use crate::{
 
 use std::collections::BTreeMap;
 
-/// The trees in the catalog of a named snapshot.
+/// The trees that the catalog listed at a named snapshot.
 pub(in crate::db) type TreesThen = Arc<BTreeMap<TreeId, TreeRecord>>;
 
 /// A consistent view of the store as of one commit, unchanged for its whole life, whatever is
@@ -232,10 +232,11 @@ impl Snapshot {
         Ok(trees)
     }
 
-    /// Opens the tree that had this name at this snapshot, for reading it here; it may have another
-    /// name now. [`Tree::info`] returns what [`trees`](Self::trees) lists: name, options and
-    /// attributes as they were. Values are returned in the layout of then. If the tree was dropped,
-    /// everything except reading at snapshots from before the drop fails with `NoSuchTree`.
+    /// Opens the tree that had this name at this snapshot, for reading it at the snapshot; it may
+    /// have another name now. [`Tree::info`] returns what [`trees`](Self::trees) lists: name,
+    /// options and attributes as they were. Values are returned in the layout that the tree had at
+    /// the snapshot. If the tree was dropped, everything except reading at snapshots from before
+    /// the drop fails with `NoSuchTree`.
     ///
     /// # Errors
     /// `NoSuchTree` if there was none; `OperatorNeeded` if it was dropped since and used a merge

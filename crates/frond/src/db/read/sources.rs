@@ -92,7 +92,7 @@ pub(in crate::db) struct MemSource<'a> {
     cursor: MemCursor,
     folder: Folder<'a>,
     /// Whether there are range deletes between its bounds. They are looked up key by key, because
-    /// copying them would cost each piece of a scan time proportional to their number.
+    /// copying them would cost each chunk of a scan time proportional to their number.
     has_ranges: bool,
     hi: Option<Vec<u8>>,
     tag: Option<Tag>,

@@ -1,20 +1,20 @@
-//! Autonomous puts: commits of their own from within a transaction, for the next value of a
-//! sequence, which no rollback undoes.
+//! Autonomous puts: a transaction sets the next value of a sequence in a separate commit, which no
+//! rollback undoes.
 //!
 //! The row must exist, and the transaction holds a shared lock on it until the put is visible. So
-//! it does not block on readers of the row, including its own transaction. Where it does block, it
-//! waits in the transaction's name, so that deadlock detection and interrupts apply.
+//! the put does not block on readers of the row, including its own transaction. Where it does
+//! block, it waits in the transaction's name, so that deadlock detection and interrupts apply.
 //!
 //! Invariants
 //! 1. The row exists from the check until the put is visible: to delete it, another transaction
-//!    would have to lock it for writing, or lock its whole tree. So a transaction that has found a
-//!    key absent has not looked at this one, and may mark what it inserts as fresh (Rules: I7,
-//!    I32); and no new row appears in a gap (Rule: I33).
+//!    would have to lock it for writing, or lock its whole tree. So the put never creates a key
+//!    that another transaction has found absent: what that transaction inserts may still be marked
+//!    as fresh (Rules: I7, I32), and no new row appears in a gap (Rule: I33).
 //! 2. No write of the row is pending, neither another transaction's nor its own.
 //!
-//! Not guarded: a row that another transaction has read under a shared lock may change, unless that
-//! transaction has written it. A snapshot transaction that has read the row before and writes it
-//! now is in conflict, this one included (Rule: I27).
+//! Not guaranteed: a row that another transaction has read under a shared lock may change, unless
+//! that transaction has written it. A transaction at `Snapshot` that has read the row before and
+//! writes it afterwards gets `Conflict`, the one that made the put included (Rule: I27).
 //!
 //! Threads: as the transaction. Cost: a commit.
 
@@ -96,7 +96,7 @@ impl Txn {
         batch: &mut Batch,
     ) -> Result<Option<Seqno>> {
         let (id, waits) = (tree.entry.id, IfLocked::Wait.into());
-        // It is a writer of the tree; of the row it only needs that it stays.
+        // The put is a writer of the tree; the row only has to keep existing.
         self.take_tree(state, id, (TableMode::IntentExclusive, RowMode::Shared), waits)?;
         let wait_policy = state.wait_policy(waits);
         let locks = state.locks.as_mut().expect("there since the intent");

@@ -2,7 +2,7 @@
 //! I53).
 //!
 //! Invariants
-//! 1. An interrupt belongs to one transaction: a late one does not hit another
+//! 1. An interrupt is for one transaction: a late interrupt does not affect another transaction
 //!    (`lock_table/owner.rs`).
 //! 2. It stays until it is cleared. It ends waits and merges of spilled writes (`spill.rs`), and
 //!    makes calls that read, write or continue a scan fail; calls that end a transaction or roll
@@ -48,7 +48,7 @@ struct Standalone {
     /// Written under the lock of `txn` (invariant 5).
     interrupted: AtomicBool,
     sleepers: Sleepers,
-    /// The last transaction that it was set on. While this lock is held, the only other one
+    /// The last transaction that it was set on. While this lock is held, the only other lock
     /// acquired is that of an owner's wait.
     txn: Mutex<Option<(Arc<Owner>, u64)>>,
 }
@@ -73,8 +73,8 @@ impl Default for Interrupter {
 }
 
 impl Interrupter {
-    /// An interrupter that belongs to no transaction, to be set on the work that it is to stop:
-    /// [`TxnControl::set_interrupter`],
+    /// Creates an interrupter that belongs to no transaction. Set it on the work that it should
+    /// stop: [`TxnControl::set_interrupter`],
     /// [`Cursor::set_interrupter`](crate::Cursor::set_interrupter),
     /// [`BulkLoad::set_interrupter`](crate::db::BulkLoad::set_interrupter),
     /// [`IndexBuild::set_interrupter`](crate::db::IndexBuild::set_interrupter),
@@ -172,9 +172,9 @@ impl TxnControl<'_> {
     /// Makes an interrupter that belongs to no transaction stop this one, from now on until the
     /// transaction ends. It is meant for a session, which calls this for each of its transactions
     /// in turn; the interrupter stops only the last of them. If the interrupter was interrupted
-    /// before and not cleared since, the transaction is interrupted at once. This takes some ten
-    /// nanoseconds, whereas an interrupter for each transaction has to be created and made known to
-    /// other threads.
+    /// before and not cleared since, the transaction is interrupted at once. Setting a session's
+    /// interrupter takes about ten nanoseconds, whereas an interrupter for each transaction has to
+    /// be created and made known to other threads.
     ///
     /// # Errors
     /// `InvalidArgument` for the interrupter of a transaction; `TxnEnded`.
@@ -205,7 +205,7 @@ impl TxnControl<'_> {
 }
 
 impl Txn {
-    /// The transaction as its interrupters know it.
+    /// The lock owner through which interrupters reach the transaction; created if there is none.
     fn own_owner(&self, state: &mut State) -> Arc<Owner> {
         let owner = match (&state.locks, &state.owner) {
             (Some(locks), _) => locks.owner().clone(),
@@ -224,7 +224,7 @@ impl Txn {
 }
 
 impl State {
-    /// The transaction as its interrupters know it, if there can be any.
+    /// The lock owner through which interrupters reach the transaction, if there is one.
     pub(super) fn known(&self) -> Option<&Arc<Owner>> {
         let of_locks = self.locks.as_ref().map(|locks| locks.owner());
         of_locks.or(self.owner.as_ref())

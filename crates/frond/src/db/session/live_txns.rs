@@ -19,7 +19,7 @@ impl Db {
     /// belong to no transaction ([`snapshot`](Self::snapshot)s and cursors over trees); longest
     /// first. A transaction that has neither locked nor read anything, or at `ReadCommitted` is
     /// between two of its calls or statements, holds nothing and is not listed. How long a snapshot
-    /// has been held is known to some hundredths of a second; in a store that is open read-only it
+    /// has been held is known to a few hundredths of a second; in a store that is open read-only it
     /// counts from the last call of this function before it was taken. Empty once the store is
     /// [closed](Self::close), which ends all of them.
     ///

@@ -1,5 +1,5 @@
-//! Transactions: several calls that take effect as one change, isolated from others. This folder
-//! has what a session calls; the mechanism (lock table, gate, write sets) is in module `txn`.
+//! Transactions: several calls that take effect as one change, isolated from others. This module
+//! has the calls of a session; the mechanism (lock table, gate, write sets) is in module `txn`.
 //!
 //! Writes are private until the commit ([`TxnWrites`](crate::txn::TxnWrites)) and lock their rows
 //! when they are made ([`LockTable`](crate::txn::lock_table::LockTable)). Reads see a snapshot,
@@ -39,13 +39,13 @@
 //! | `transact.rs` | a closure in a transaction, retried on conflict |
 //!
 //! Invariants
-//! 1. A row is written only under its lock. A snapshot transaction that has read writes it only if
-//!    no other transaction has committed it since (Rule: I27), which is checked under the lock,
-//!    after every wait.
+//! 1. A row is written only under its lock. A transaction at `Snapshot` that has a snapshot writes
+//!    a row only if no other transaction has committed the row since that snapshot (Rule: I27),
+//!    which is checked under the lock, after every wait.
 //! 2. Reads on which a transaction bases a decision, that is, locking reads and an insert's check,
 //!    see the latest version under the row's lock (Rule: I3).
-//! 3. Locks are released once the commit is visible, or the rollback done; with them the gate
-//!    opens.
+//! 3. Locks are released, and the gate is opened, once the commit is visible or the rollback is
+//!    done.
 //!
 //! Threads: a transaction is used by one thread at a time; concurrent calls wait for each other,
 //! and for the end of a row call.
@@ -133,7 +133,7 @@ use write_buffer::{BufferState, WriteBuffer};
 ///
 /// Ends with [`commit`](Self::commit) or [`rollback`](Self::rollback); dropping it rolls it back,
 /// and so does [`Db::close`], after which its calls fail with [`Error::Closed`]. A call that fails
-/// leaves it as it was before that call, with the locks that it had.
+/// leaves the transaction as it was before the call, with the locks that it had.
 /// [`Error::Deadlock`] and [`Error::Conflict`] end it at once, as does an error that prevents a
 /// large one from being spilled ([`Error::Full`], an I/O error): it is rolled back, and its other
 /// calls fail with [`Error::TxnEnded`].
@@ -202,7 +202,7 @@ struct State {
     row_calls: RowCalls,
     /// Temporary trees that it has written.
     temporary: Vec<TemporaryUse>,
-    /// Spare objects of earlier transactions.
+    /// Memory of earlier transactions, for reuse.
     spare: Spare,
 }
 

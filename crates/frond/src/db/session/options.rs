@@ -150,7 +150,7 @@ impl TxnOptions {
     }
 }
 
-/// How a call treats locks held by others.
+/// What a call does if another transaction holds a lock, and how long it waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Meeting {
     pub if_locked: IfLocked,

@@ -17,7 +17,7 @@ fn store(rows: u32) -> (Db, Tree) {
     small_store(rows, |row| row.to_be_bytes().to_vec())
 }
 
-/// A store of `rows` rows, whose transactions spill after some ten writes.
+/// A store of `rows` rows, whose transactions spill after about ten writes.
 pub(super) fn small_store(rows: u32, value: impl Fn(u32) -> Vec<u8>) -> (Db, Tree) {
     let env = Env { vfs: Arc::new(MemoryVfs::new()), ..Env::real() };
     let limits = Limits { own_writes_bytes: 300, ..Limits::for_cache(8 << 20) };

@@ -1,8 +1,9 @@
 //! A pool of transaction state, reused from one transaction to the next.
 //!
 //! A one-row transaction needs a write set and its index, a lock owner, lists, and the payload that
-//! carries the set into the memtable: some twenty allocations, which cost about as much as the rest
-//! of its commit. So a thread takes them from a pool, where it or another thread has left them.
+//! carries the set into the memtable: about twenty allocations, which cost about as much as the
+//! rest of its commit. So a thread takes them from a pool, where it or another thread has left
+//! them.
 //!
 //! Invariants
 //! 1. Pooled state belongs to no transaction: it holds no locks and no snapshot, is on no list, and
@@ -28,7 +29,7 @@ use super::State;
 /// Number of slots: enough that most threads find one of their own, even if there are many more
 /// threads than processors.
 const SLOTS: usize = if cfg!(shuttle) { 2 } else { 64 };
-/// Bytes kept for one transaction: some hundred rows. All slots together then keep at most 8 MiB.
+/// Bytes kept for one transaction: a few hundred rows. All slots together then keep at most 8 MiB.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// Transaction numbers that pooled state reserves at once, so that threads seldom contend for the
 /// number counter.

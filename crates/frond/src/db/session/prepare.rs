@@ -28,7 +28,7 @@ use crate::{
 
 use super::{Isolation, State, Txn, write_buffer::Cancellable};
 
-/// Bytes that a log record needs besides the prepared content: keys and heads of its pieces.
+/// Bytes that a log record needs in addition to the prepared content: keys and heads of its pieces.
 fn record_room() -> u64 {
     bounds::RECORD_BYTES.max() / 32
 }
@@ -38,7 +38,7 @@ impl Txn {
     /// crash, with the rows that it writes locked, until it is committed or rolled back, here or by
     /// that name. Synced when this returns.
     ///
-    /// It may be of any size: what is too much for memory is spilled before.
+    /// The transaction may have any size: what does not fit in memory is spilled before.
     ///
     /// Locks of rows that it has only read, and of gaps, are released, except at `Serializable`.
     /// What it has written to temporary trees stays there, whatever is decided.
@@ -98,7 +98,7 @@ impl Txn {
         }
         let prepared = prepared?;
         table.note(xid, prepared.since, prepared.entries());
-        // They belong to the session, which a prepared transaction may outlive.
+        // Temporary trees belong to the session, which a prepared transaction may outlive.
         state.keep_temporary();
         state.is_over = true;
         self.release_snapshot(state.snapshot.take());
@@ -106,8 +106,8 @@ impl Txn {
     }
 
     /// Reserves memory for writes that are not spilled yet. If they are large, or find no memory
-    /// next to everything that is prepared already, they are spilled, because it is unknown when
-    /// those will be decided.
+    /// next to all other prepared transactions, they are spilled, because it is unknown when those
+    /// transactions will be decided.
     fn take_room(&self, state: &mut State, xid: &Xid) -> Result<()> {
         let shared = &*self.shared;
         let max = shared.engine.memtables_bytes_max();
@@ -149,8 +149,8 @@ impl Txn {
         }
         let keeps_all = self.options.isolation == Isolation::Serializable;
         if let Some(locks) = state.locks.as_mut().filter(|_| !keeps_all) {
-            // What savepoints rolled back no longer belongs to it, neither rows nor space; nor do
-            // rows that were never written.
+            // Writes that were rolled back to a savepoint no longer belong to the transaction,
+            // neither their rows nor their space; nor do rows that were locked but never written.
             let may_differ = state.buffer.marks.rollbacks_made > 0
                 || state.locks_unwritten
                     && !plant!("txn: a prepare keeps rows that it does not write");
@@ -228,7 +228,8 @@ impl Txn {
             prepared.payload = Arc::new(decided);
             own.gone_to(prepared.payload.clone());
         }
-        // So that its commit never meets a shrunk, idle store.
+        // Admits the commit's disk space now, so that the commit does not lack it if the store was
+        // idle and has shrunk meanwhile.
         let bytes = prepared.payload.writes.bytes() as u64 + spilled_bytes;
         prepared.admitted = engine.admit_commit(bytes, only_deletes)?;
         let put = shared.guarantee_space(prepared).and_then(|guaranteed| {

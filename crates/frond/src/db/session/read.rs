@@ -186,8 +186,8 @@ impl Txn {
         // result.
         let is_over_newest = messages.is_open() && !done && self.goes_on_from_newer();
         let keeps = matches!(at, At::Level) && self.keeps_snapshot(state);
-        // Checked whatever the transaction has written there itself, because a scan would not see
-        // the rest.
+        // Checked even if the transaction has written the row itself, because a scan would not see
+        // the other rows.
         if keeps {
             tree.check_at(self.snapshot(state).at)?;
         }
@@ -214,8 +214,8 @@ impl Txn {
         messages.finish(engine, value)
     }
 
-    /// The row under own operands, in a scan whose snapshot shows `value`: at `RepeatableRead` the
-    /// newer row.
+    /// The row to which own merge operands apply, in a scan whose snapshot shows `value`: at
+    /// `RepeatableRead` the newer row.
     pub(super) fn under_operands(
         &self,
         exists: bool,
@@ -263,15 +263,16 @@ impl Txn {
         let register = || engine.snapshots.register_for(self.reader(), visible);
         let snapshot = state.snapshot.get_or_insert_with(register);
         if snapshot.at > visible() {
-            // It was taken before those commits were visible. Waiting here blocks nothing else.
+            // The snapshot was taken before those commits were visible. Waiting here blocks nothing
+            // else.
             engine.wait_visible(snapshot.at);
         }
         snapshot
     }
 
     /// The values of many keys, in the order of the keys, all at one snapshot; they are looked up
-    /// in key order, so that neighbours find their blocks in the cache. At `Serializable` each is
-    /// locked shared, and is the newest.
+    /// in key order, so that neighbouring keys find their blocks in the cache. At `Serializable`
+    /// each row is locked shared, and its newest value is returned.
     ///
     /// # Errors
     /// As [`get`](Self::get).

@@ -2,12 +2,13 @@
 //! long they wait.
 //!
 //! [`Txn::get`](super::Txn::get) and [`Txn::get_for_update`](super::Txn::get_for_update) are the
-//! usual ones; queues and servers need these (Rule: I46).
+//! usual reads; queues and servers need these (Rule: I46).
 //!
 //! Invariants
 //! 1. A row is reported as locked only if this transaction holds its lock, and then it is the
 //!    newest version.
-//! 2. A row that another transaction has locked, and that is returned anyway, was committed.
+//! 2. If a row that another transaction has locked is returned anyway, it is the last committed
+//!    version.
 //! 3. For many rows in one call, locks are taken in key order, all before any of the rows is read.
 //!    A call that fails releases the locks that it has newly taken.
 //!
@@ -45,7 +46,7 @@ pub struct ReadOptions<'p> {
     pub lock: Option<RowLock>,
     /// What it does if another transaction holds the row.
     pub if_locked: IfLocked,
-    /// How long it waits for locks, all of the call together; overrides the transaction's options.
+    /// Limits all lock waits of the call together; overrides the transaction's options.
     /// `Some(Duration::MAX)` means no limit, `None`: as the options say.
     pub wait: Option<Duration>,
     /// Groups what it locks with what the last locking read has locked, so that
@@ -119,7 +120,7 @@ impl<'p> ReadOptions<'p> {
         self
     }
 
-    /// How long it waits for locks, all of the call together; overrides the transaction's options.
+    /// Limits all lock waits of the call together; overrides the transaction's options.
     /// `Some(Duration::MAX)` means no limit, `None`: as the options say.
     pub fn wait(mut self, wait: Option<Duration>) -> Self {
         self.wait = wait;

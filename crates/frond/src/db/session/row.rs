@@ -10,9 +10,9 @@
 //!    transaction's own writes (Rules: I3, I32).
 //! 3. Entries that are not unique contain the row's key: if the row did not exist, neither did its
 //!    entries, and they are fresh like the row (Rule: I7).
-//! 4. While a call waits for a gap, it releases what it has itself locked there; otherwise a holder
-//!    of the gap that reads there again would deadlock with it (Rule: I46). Then the key is checked
-//!    again.
+//! 4. While a call waits for a gap lock, it releases the locks that it has itself taken in the gap;
+//!    otherwise a holder of the gap that reads there again would deadlock with the call (Rule:
+//!    I46). Then the key is checked again.
 //! 5. No other thread's call on the same transaction runs between the steps of a call.
 //!
 //! Threads: as the transaction.
@@ -86,7 +86,7 @@ impl<'a> RowChange<'a> {
 pub struct RowConflict {
     /// Index of the entry in the call, from 0.
     pub index: usize,
-    /// The value that is there; in an index, it tells the row.
+    /// The value of the existing entry; in an index, it identifies the row.
     pub value: Vec<u8>,
 }
 
@@ -161,8 +161,8 @@ impl RowWriter<'_> {
     }
 
     /// Changes a row: entries whose key stays get their new value, others move to another key, are
-    /// added or removed. If a unique one moves to a key that exists already, nothing is written, as
-    /// with [`insert`](Self::insert). Pass only what changes. Removed entries are not
+    /// added or removed. If a unique entry moves to a key that exists already, nothing is written,
+    /// as with [`insert`](Self::insert). Pass only the entries that change. Removed entries are not
     /// checked: `old` must be what exists.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl Txn {
         RowWriter { txn: self }
     }
 
-    /// The first of the entries that must be absent and is not.
+    /// The first entry that must be absent and exists.
     fn look_for_all(&self, entries: &[RowEntry<'_>], lock: RowLock) -> Result<Option<RowConflict>> {
         let looked_for = entries.iter().enumerate();
         for (index, entry) in looked_for.filter(|(_, entry)| entry.unique && !entry.absent) {
@@ -204,7 +204,8 @@ impl Txn {
         Ok(None)
     }
 
-    /// What is known about entries that are not unique, once the others are known to be absent.
+    /// What is known about entries that are not unique, once the unique ones are known to be
+    /// absent.
     fn absent_with(&self, entries: &[RowEntry<'_>]) -> Result<Absent> {
         let own = entries.first().filter(|_| entries.iter().any(|e| !e.unique && !e.absent));
         match own {
@@ -272,8 +273,8 @@ impl Txn {
         })
     }
 
-    /// The value of a key that should be absent, locked as requested; if it is absent, it is locked
-    /// exclusively.
+    /// The value of a key that should be absent, with the key locked as requested; if the key is
+    /// absent, it is locked exclusively.
     fn look_for(&self, tree: &Tree, key: &[u8], lock: RowLock) -> Result<Option<Vec<u8>>> {
         if lock == RowLock::Exclusive {
             return self.get_locked(tree, key, RowLock::Exclusive, IfLocked::Wait);

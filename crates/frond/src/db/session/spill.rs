@@ -1,11 +1,13 @@
-//! Spills of a transaction: what it adds to those of its write buffer (`write_buffer/spill.rs`).
+//! Spills of a transaction: its locks and its commit, in addition to the spills of its write buffer
+//! (`write_buffer/spill.rs`).
 //!
 //! The locks of spilled rows leave the lock table (Rule: I47, `txn/lock_table/spilled.rs`). The
 //! commit names the spilled runs in the log.
 //!
 //! Invariants
-//! 1. Only the transaction sees its spilled writes, and searches for pending keys.
-//! 2. A row call is not split: writes are spilled before such a call or after it.
+//! 1. Spilled writes are seen only by their own transaction, and by other transactions' searches
+//!    for pending keys.
+//! 2. No spill happens within a row call: writes are spilled before such a call or after it.
 //! 3. The runs are on disk before a record that names them can be (Rule: I11).
 //!
 //! Threads: as the transaction.
@@ -32,8 +34,8 @@ use super::{
 /// Spilled commits that may wait to be applied: readers must search each of them.
 pub(super) const WAITING_MAX: usize = 2;
 
-/// Answers whether a transaction holds a row: one in its pieces, in pieces that a savepoint rolled
-/// back, or, once these are dropped, in its sealed set.
+/// Determines whether a transaction holds a row: in its pieces, in pieces that a rollback to a
+/// savepoint has dropped, or, once those are gone, in its sealed set.
 #[derive(Debug)]
 struct SpilledRows {
     engine: Arc<Engine>,
@@ -53,8 +55,8 @@ impl HoldsRows for SpilledRows {
                 Err(_) => holds = None,
             }
         }
-        // A row that was written again after a savepoint rolled its piece back took no new lock:
-        // the rolled back piece stood for it, and a prepare drops those pieces.
+        // A row that was written again after its piece was rolled back took no new lock: the rolled
+        // back piece stood for the lock, and a prepare drops those pieces.
         let in_memory = || {
             self.live.is_in_sealed(tree, key)
                 && !plant!("txn: a prepare forgets rows written again")
@@ -63,7 +65,7 @@ impl HoldsRows for SpilledRows {
     }
 }
 
-/// Answers for the rows that a transaction has spilled.
+/// An object that answers for the rows that a transaction has spilled.
 pub(in crate::db) fn rows_beyond_memory(
     engine: &Arc<Engine>,
     live: &Arc<LiveWrites>,
@@ -125,7 +127,7 @@ impl Txn {
         Spiller { buffer: &self.buffer, shared: &self.shared, owner, temporary: None }
     }
 
-    /// Ends the transaction with an error that a retry would meet again.
+    /// Ends the transaction with an error that a retry would cause again.
     fn end_by(&self, state: &mut State, error: &Error) {
         state.ended_by = Some(Box::new(error.clone()));
         self.end(state);

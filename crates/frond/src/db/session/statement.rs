@@ -1,8 +1,9 @@
 //! Statements of a transaction, which are rolled back as a whole.
 //!
-//! A statement has no number, as a savepoint has: the next one replaces it, so a program that runs
-//! thousands in a transaction accumulates nothing. Scans of a statement see what the transaction
-//! had written when it started, and reads of single rows see everything (Rule: I45).
+//! Unlike a savepoint, a statement has no number: the next statement replaces it, so a program that
+//! runs thousands of statements in a transaction accumulates nothing. Scans of a statement see what
+//! the transaction had written when it started, and reads of single rows see everything (Rule:
+//! I45).
 //!
 //! Threads: as the transaction.
 
@@ -18,7 +19,7 @@ pub struct Statement<'t> {
 }
 
 impl Txn {
-    /// The calls of a server that runs statements: where one starts, ends and is rolled back.
+    /// The calls by which a server marks where a statement starts and ends, and rolls it back.
     pub fn statement(&self) -> Statement<'_> {
         Statement { txn: self }
     }
@@ -33,9 +34,9 @@ impl Txn {
 
 impl Statement<'_> {
     /// Starts a statement, which ends where the next one starts. It can be rolled back as a whole.
-    /// Scans that start in it see what the transaction had written before it, so that it never
-    /// meets its own writes; rows that it has deleted are skipped. Reads of single rows see
-    /// everything. Meant for a server, whose statements scan what they write.
+    /// Scans that start in it see what the transaction had written before the statement, so they
+    /// never return the statement's own writes; rows that it has deleted are skipped. Reads of
+    /// single rows see everything. Meant for a server, whose statements scan what they write.
     ///
     /// All plain reads of a statement see the same commits of others at `ReadCommitted`, too: what
     /// was committed when the first of them started. Locking reads use the newest commit, as

@@ -45,9 +45,10 @@ impl Db {
     /// Any other error rolls back and is returned; so is any other cause that ended the
     /// transaction, such as a full disk.
     ///
-    /// All that belongs to the transaction goes through `txn`. A write past it in the closure, such
-    /// as [`Tree::put`](crate::Tree::put), is another commit: no rollback undoes it, and for a row
-    /// that the transaction has locked it waits for its own thread, until `LockTimeout`.
+    /// All that belongs to the transaction goes through `txn`. A write in the closure that bypasses
+    /// `txn`, such as [`Tree::put`](crate::Tree::put), is another commit: no rollback undoes it,
+    /// and for a row that the transaction has locked it waits for its own thread, until
+    /// `LockTimeout`.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {

@@ -1,9 +1,9 @@
 //! Locks on whole trees (Rule: I52): for a server's LOCK TABLES, and for changes that need a tree
 //! exclusively.
 //!
-//! Calls on rows take intents on their tree by themselves; here a program can take more. A lock is
-//! held until the transaction ends, whatever is rolled back before; a prepared transaction keeps
-//! it, over a restart, too (Rule: I12).
+//! Calls on rows take intent locks on their tree by themselves; these calls let a program take
+//! stronger locks. A lock is held until the transaction ends, even if a savepoint before it is
+//! rolled back; a prepared transaction keeps it, also across a restart (Rule: I12).
 //!
 //! Threads: as the transaction.
 

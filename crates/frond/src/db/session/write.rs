@@ -162,7 +162,7 @@ impl Txn {
             let wait_policy = state.wait_policy(IfLocked::Wait.into());
             let taken = self.lock_to_write(state, hashed, wait_policy);
             if let Some(locks) = &mut state.locks {
-                // It was not taken by a reading call, so `unlock_last` must not release it.
+                // The lock was not taken by a reading call, so `unlock_last` must not release it.
                 locks.keep_last();
             }
             taken.map_err(|denied| self.denied(state, denied))?;
@@ -183,8 +183,8 @@ impl Txn {
             (absent.is_insert(), was_there),
         )?;
         self.list_as_writer(state, &tree.entry);
-        // After listing as a writer, where an index build looks for transactions that do not know
-        // of it.
+        // After the transaction is listed as a writer: an index build searches that list for
+        // transactions that do not know of the build.
         let queued = self.queue_change(state, tree, key);
         let waited = queued.and_then(|()| match own {
             OwnState::Untouched => self.pass_gaps(state, tree, key, held),
@@ -247,7 +247,7 @@ impl Txn {
         own: OwnState,
         must_be_absent: bool,
     ) -> Result<bool> {
-        // For its own writes the transaction checked that when it made them.
+        // For its own writes the transaction has checked this when it made them.
         if own == OwnState::Untouched && !plant!("txn: a conflict is looked for before the lock") {
             self.must_not_conflict(state, tree, key)?;
         }
@@ -278,7 +278,7 @@ impl Txn {
         {
             return Ok(false);
         }
-        // Without a mark, it held nothing before this call.
+        // Without a mark, the transaction held no locks before this call.
         let mark = held.unwrap_or_default();
         let passed =
             self.shared.locking.table.before_insert(locks, tree.entry.id, key, mark, wait_policy);

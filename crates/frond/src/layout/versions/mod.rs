@@ -3,10 +3,10 @@
 //! (Rule: I49).
 //!
 //! The naive way to change a layout is to rewrite every row. Here nothing is rewritten. The catalog
-//! keeps the older layouts and, for each, the origin of the next one's parts. A reader maps the
-//! rows that it returns to the version that it knows. When a run is rewritten, its rows are mapped
-//! to the newest version, where a default is a column with one value, which takes no bits. Blocks
-//! that are not rewritten stay as they are.
+//! keeps the older layouts and, for each of them, where each part of the next layout comes from. A
+//! reader maps the rows that it returns to the version that it knows. When a run is rewritten, its
+//! rows are mapped to the newest version, where a default is a column with one value, which takes
+//! no bits. Blocks that are not rewritten stay as they are.
 //!
 //! ```text
 //! history  count | each older layout, the oldest first: length, layout | length, step
@@ -15,8 +15,8 @@
 //!
 //! Invariants
 //! 1. Version n is the n-th layout of the tree, from 0: no number ever means two layouts in a tree.
-//!    A clone has the versions of its parent up to where it branched off, and so can read what both
-//!    share.
+//!    A clone has the versions of its parent up to where it branched off, and so can read the pages
+//!    that both share.
 //! 2. A mapped row fits the layout to which it is mapped.
 //! 3. A row that does not fit the layout that it names, or names none, is never changed.
 //! 4. Any bytes decode to a history or a [`DecodeError`]; what decodes, encodes to the same bytes.
@@ -206,8 +206,8 @@ impl History {
                 return Err("a layout in it has another version than its place");
             }
             check(change, next)?;
-            // The mapping from here to the newest: through the next version, whose mapping was
-            // added last.
+            // The mapping from this version to the newest goes through the next version, whose
+            // mapping was added last.
             let step: Vec<Origin> = match older.last() {
                 None => change.step.clone(),
                 Some(on) => on.step.iter().map(|origin| through(change, origin)).collect(),
@@ -350,7 +350,7 @@ impl RowVersions {
     }
 
     /// Maps a row to the newest version known here: an older one is written to `mapped` in that
-    /// form. A row that need not be mapped costs a look at two bytes.
+    /// form. For a row that need not be mapped, this only compares two bytes.
     #[inline]
     pub fn map(&self, row: &[u8], mapped: &mut Vec<u8>) -> Standing {
         match named(row) {

@@ -12,16 +12,16 @@
 //!
 //! 1. A commit's range deletes of a tree become one sorted level, pushed to the front of the list
 //!    of levels by compare-and-swap. If another push came first, the swap fails and the list is
-//!    checked again, so that a commit is added once whichever thread inserts it.
+//!    checked again. So a commit is added once, even if several threads insert it.
 //! 2. Neighbouring levels are merged while the newer one has at least a quarter of the older one's
 //!    range deletes (Bentley and Saxe, "Decomposable searching problems", 1980). The criterion is
 //!    the number of range deletes and not of stretches: ranges that cover each other leave few
-//!    stretches, and below them a chain of merges as long as the list of commits would grow (3).
-//!    One thread merges at a time; a thread that finds merging busy leaves it to the other. No
-//!    thread waits for a merge.
+//!    stretches, and the levels kept below them (3) would form a chain as long as the list of
+//!    commits. One thread merges at a time; a thread that finds merging busy leaves it to the
+//!    other. No thread waits for a merge.
 //! 3. A level knows the newest seqno of each stretch, which answers every reader that sees that
-//!    commit. Where a stretch has older range deletes as well, the level keeps the two levels that
-//!    it was merged from, and a reader at an older seqno searches there. Levels without such
+//!    commit. If any stretch has older range deletes as well, the level keeps the two levels that
+//!    it was merged from, and a reader at an older seqno searches those. Levels without such
 //!    stretches keep nothing.
 //!
 //! n range deletes cost n log n, a lookup log² n: a binary search in each of some log n levels,
@@ -346,7 +346,7 @@ pub(super) struct TreeRanges {
 }
 
 impl TreeRanges {
-    /// Adds all range deletes of a commit for this tree, in any order; returns what was new.
+    /// Adds all range deletes of a commit for this tree, in any order; returns those that were new.
     ///
     /// Cost: a sort, and log n moves of each over time.
     pub(super) fn add<'e>(
@@ -419,7 +419,8 @@ impl TreeRanges {
             let Some(place) = levels.windows(2).position(is_due) else { return };
             let (newer, older) = (&levels[place], &levels[place + 1]);
             let Some(merged) = Level::merge(arena, [newer, older]) else { return };
-            // Others push meanwhile, but no other thread removes: the two are still neighbours.
+            // Other threads may push meanwhile, but none removes levels: the two are still
+            // neighbours.
             loop {
                 let old = self.levels.load_full();
                 let Some(at) = old
@@ -504,7 +505,7 @@ impl RangeSets {
             self.segments[segment].get_or_init(|| {
                 (0..SETS_FIRST << segment).map(|_| TreeRanges::default()).collect()
             });
-            // If another thread was faster, its number counts, and this one stays unused.
+            // If another thread was faster, its number is used, and this one stays unused.
             let _ = number.compare_exchange(0, new, Ordering::AcqRel, Ordering::Acquire);
         }
         self.find(number).unwrap_or_else(|| unreachable!("the table has a number"))
@@ -515,8 +516,8 @@ impl RangeSets {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Adds all range deletes of a commit for the tree of this table, in any order; returns what
-    /// was new.
+    /// Adds all range deletes of a commit for the tree of this table, in any order; returns those
+    /// that were new.
     pub(super) fn add<'e>(
         &self,
         number: &AtomicU32,

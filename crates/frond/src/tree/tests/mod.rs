@@ -45,7 +45,7 @@ pub(crate) fn context(shape: Shape) -> TreeContext {
     }
 }
 
-/// Small enough that some hundred keys make a tree of several levels.
+/// Small enough that a few hundred keys make a tree of several levels.
 pub(crate) fn tiny() -> Shape {
     Shape {
         leaf_bytes: 256,

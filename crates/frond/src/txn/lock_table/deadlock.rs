@@ -15,8 +15,8 @@
 //!    Exception: an insert may have been woken meanwhile because one of several gaps was released;
 //!    when it checks again it begins a new wait, and searches by itself.
 //! 3. The server is asked under no mutex. Its answer about two transactions is valid for the whole
-//!    search. Between a question and the answer other transactions may come and go, so the search
-//!    then starts again.
+//!    search. While the server answers, other transactions may start and end, so the search then
+//!    starts again.
 //!
 //! Threads: under the mutex of the waits; shards are examined one at a time.
 

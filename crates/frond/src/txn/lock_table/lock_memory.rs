@@ -20,7 +20,7 @@ use super::{
 };
 use crate::TreeId;
 
-/// Number of locks that each transaction may always have: some 3 MB.
+/// Number of locks that each transaction may always have: about 3 MB.
 pub(super) const LOCKS_FREE: usize = 1 << 16;
 const LOOK_EVERY: usize = 1 << 12;
 /// Approximate size of a lock of the table (`mod.rs`), and of an interval without its keys.

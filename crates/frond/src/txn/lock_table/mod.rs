@@ -1,4 +1,4 @@
-//! The lock table: which transaction may use which row, gap and tree while it lasts.
+//! The lock table: which transaction holds which locks on rows, gaps and trees.
 //!
 //! Rows and trees are locked in one sharded table, indexed by 128 bits of hash. A lock with one
 //! holder and no waiter is a single word; any other lock has a queue, first come, first served. Gap
@@ -19,9 +19,9 @@
 //!   the stretch in the write sets of the tree; wait for each with [`LockTable::lock_row`]; then
 //!   read.
 //!
-//!   Each publishes first and looks then, with a fence between: of two that meet, at least one sees
-//!   the other. If both do, the insert steps back: while it waits for the gap it does not hold its
-//!   row.
+//!   Each publishes first and looks then, with a fence in between: of an insert and a gap lock at
+//!   the same key, at least one sees the other. If both do, the insert yields: while it waits for
+//!   the gap it does not hold its row lock.
 //! - After any wait, everything that was read before must be read again.
 //!
 //! A transaction whose writes have been spilled answers for its rows by a probe of its sorted runs,
@@ -30,8 +30,8 @@
 //!
 //! Invariants
 //! 1. A lock set releases everything it took: at its end the table has nothing of it.
-//! 2. No request is granted ahead of a conflicting request that came first; but a holder that asks
-//!    for more of its lock comes before waiters that hold nothing.
+//! 2. No request is granted ahead of a conflicting request that came first; but a holder that
+//!    requests a stronger mode of its lock comes before waiters that hold nothing.
 //! 3. Every wait is for some transaction, and every cycle of waits is resolved: it is found when
 //!    its last wait begins, and only a real cycle is found.
 //! 4. No call of [`Hooks`] is made under a mutex that a release or an interrupt takes.
@@ -210,8 +210,8 @@ impl LockTable {
         locks.owner.set_since(Some(self.clock.now()));
     }
 
-    /// The end of a wait that starts now, if it has one. All waits of one call end at the same
-    /// time.
+    /// The deadline of a wait that starts now; `None` for no limit. All waits of one call have the
+    /// same deadline.
     fn deadline(&self, locks: &mut LockSet, wait_policy: WaitPolicy) -> Option<Duration> {
         match wait_policy {
             WaitPolicy::For(time) => {
@@ -223,8 +223,8 @@ impl LockTable {
         }
     }
 
-    /// Refuses a wait whose time is over before it begins, and any wait once the table is closed:
-    /// it enters no queue, closes no cycle, and is not reported to the server.
+    /// Refuses a wait whose deadline has passed before it begins, and any wait once the table is
+    /// closed: such a request enters no queue, closes no cycle, and is not reported to the hooks.
     fn must_have_time(
         &self,
         request: &Request,

@@ -54,7 +54,7 @@ pub(super) enum Wait {
 #[derive(Debug)]
 pub struct Owner {
     id: AtomicU64,
-    /// The program's name for the transaction.
+    /// The program's own name (tag) for the transaction.
     tag: AtomicU64,
     /// The thread that took its first lock, by [`thread_mark`]; 0 if that is not known. For display
     /// only: a transaction may be moved to another thread.
@@ -63,7 +63,7 @@ pub struct Owner {
     writes: AtomicU64,
     /// The id of the last transaction that was interrupted, plus one.
     interrupted: AtomicU64,
-    /// For an owner that is no transaction's: another source of cancellation.
+    /// For an owner that does not belong to a transaction: another source of cancellation.
     cancel: OnceLock<CancelToken>,
     /// Other sleepers that observe this owner's interrupts.
     sleepers: Sleepers,
@@ -86,8 +86,8 @@ impl Owner {
     /// Reuses the owner for the next transaction, whose id is greater.
     pub(super) fn set_name(&self, id: u64, tag: u64) {
         if self.tag.load(Ordering::Relaxed) != tag {
-            // Between the two names it has none, so that no reader combines the tag of one with the
-            // id of the other.
+            // In between, the owner has no id, so that no reader combines the tag of one
+            // transaction with the id of the other.
             self.id.store(RENAMING, Ordering::SeqCst);
             self.tag.store(tag, Ordering::SeqCst);
         }
@@ -95,13 +95,13 @@ impl Owner {
         self.thread.store(thread_mark(), Ordering::Relaxed);
     }
 
-    /// The transaction that it is now, as an error names it that the calling thread gets.
+    /// The owner's current transaction, for an error that the calling thread gets.
     pub(super) fn as_holder(&self) -> Holder {
         let is_of_this_thread = self.thread.load(Ordering::Relaxed) == thread_mark();
         Holder { id: self.id(), is_of_this_thread }
     }
 
-    /// The transaction that it is now, with the program's name.
+    /// The owner's current transaction, with the tag that the program gave it.
     pub(super) fn party(self: &Arc<Self>) -> LockParty {
         loop {
             let id = self.id.load(Ordering::SeqCst);
@@ -159,12 +159,13 @@ impl Owner {
         &self.sleepers
     }
 
-    /// Whether the transaction was interrupted since that was last cleared.
+    /// Whether the transaction was interrupted since the interrupt was last cleared.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::SeqCst) == self.id.load(Ordering::Relaxed) + 1
     }
 
-    /// Whether the transaction with this id was interrupted; the owner may have another one by now.
+    /// Whether the transaction with this id was interrupted; the owner may already belong to a
+    /// later transaction.
     pub fn was_interrupted(&self, id: u64) -> bool {
         self.interrupted.load(Ordering::SeqCst) == id + 1
     }
@@ -196,7 +197,7 @@ impl Owner {
         self.cancel.get()?.list_sleeper(self)
     }
 
-    /// Records that this owner's thread is about to sleep, or has woken up.
+    /// Records whether this owner's thread is about to sleep, or has woken up.
     pub(super) fn set_sleeps(&self, sleeps: bool) {
         self.sleeps.store(sleeps, Ordering::SeqCst);
     }

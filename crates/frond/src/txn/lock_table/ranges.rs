@@ -8,9 +8,9 @@
 //! 1. An interval is registered, followed by a fence, before its owner looks for pending keys. An
 //!    insert's key is published, followed by a fence, before it looks at intervals (Rule: I33).
 //! 2. While an insert waits here, its row is not held, unless it was held before the insert: so a
-//!    holder of the gap that wants that row does not wait for a transaction that waits for it.
+//!    holder of the gap that wants that row does not deadlock with the inserting transaction.
 //! 3. While no interval is in a shard, an insert costs one load.
-//! 4. Inserts that look at intervals are counted, in one critical section with the look. A
+//! 4. Inserts that check intervals are counted, in the same critical section as the check. A
 //!    transaction that holds an interval of the tree all along, and finds the count unchanged, has
 //!    grown the interval before any later published key was checked. So what it knows of pending
 //!    keys is still valid, also for the stretch by which it has grown the interval.
@@ -317,7 +317,7 @@ impl LockTable {
             drop(waits);
             let stands = !self.that_need_order(&owner.party(), self.parties(over)).is_empty();
             waits = self.waits.lock().unwrap();
-            // If it was notified meanwhile, it sees that below.
+            // If the insert was notified meanwhile, it sees that below.
             if !stands && self.withdraw_insert(number, tree) {
                 waits.waiting.remove(&number);
                 return Ok(());

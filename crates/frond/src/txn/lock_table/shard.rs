@@ -74,7 +74,7 @@ pub enum Taken {
     AlreadyHeld,
 }
 
-/// A place number has 24 bits, besides eight for the shard; the last number means none.
+/// A place number has 24 bits, in addition to eight bits for the shard; the last number means none.
 const PLACES: u32 = (1 << 24) - 1;
 const NONE: u32 = PLACES;
 /// Flag in a link: the holder has changed the row, or will (Rule: I54).
@@ -170,8 +170,8 @@ impl Shard {
         None
     }
 
-    /// Requests a lock, or more of it, without waiting. Returns its place and the result, or `None`
-    /// if there is a conflict.
+    /// Requests a lock, or a stronger mode of a lock that is held, without waiting. Returns its
+    /// place and the result, or `None` if there is a conflict.
     pub fn ask(
         &mut self,
         name: Name,

@@ -4,16 +4,16 @@
 //! A transaction that writes millions of rows would need as many places in the table. Instead it
 //! answers for the rows whose entries lie in its sorted runs, and their locks leave the table. A
 //! transaction that locks a row first acquires it from the table and then asks the listed
-//! transactions; if one of them has the row, it waits for that one's end. For this, each listed
-//! transaction holds one more lock, which stands for itself.
+//! transactions; if one of them has the row, the locker waits until that transaction ends. For
+//! this, each listed transaction holds one more lock, which stands for the transaction itself.
 //!
 //! Invariants
 //! 1. A transaction is listed before one of its locks leaves the table, and until its commit is
 //!    visible or its rollback done; a row is in its filter before the row's lock leaves the table;
 //!    and the list is consulted after the table. So for a row that the transaction holds, one of
 //!    the two is found.
-//! 2. It never requests one of its own rows again: so it does not wait for a transaction that has
-//!    acquired such a row from the table and waits for it.
+//! 2. A listed transaction never requests one of its own rows again: so it does not wait for
+//!    another transaction that has acquired such a row from the table and waits for the listed one.
 //!
 //! Threads: all. While no transaction is listed, a row costs one more load; otherwise a read lock,
 //! and some cache lines for each.
@@ -37,7 +37,7 @@ use crate::{
 /// The tree number for locks that stand for transactions themselves; no such tree exists.
 pub(super) const OWNERS: TreeId = TreeId(u32::MAX);
 
-/// Tells which rows a transaction has written that are not in memory.
+/// Determines which rows a transaction has written that are not in memory.
 pub trait HoldsRows: Send + Sync + fmt::Debug {
     /// Whether the transaction has written the row; `None` if that cannot be determined. Others
     /// then wait for the transaction as if it had, and the transaction itself requests the row from
@@ -53,11 +53,11 @@ struct Holder {
     /// The lock with which others wait for its end.
     end: LockHash,
     rows: Arc<dyn HoldsRows>,
-    /// The hashes of these rows; `None` if they are unknown.
+    /// The hashes of the rows for which it answers; `None` if they are unknown.
     filter: Option<Filter>,
 }
 
-/// A Bloom filter over the rows of a transaction: asking each of some hundred transactions about
+/// A Bloom filter over the rows of a transaction: asking each of a few hundred transactions about
 /// each row that is locked would cost more than everything else. Its parts double in length.
 #[derive(Clone, Default, Debug)]
 struct Filter(Vec<Arc<Part>>);
@@ -144,7 +144,8 @@ impl Holder {
 pub enum Leaving<'h> {
     /// Rows with these hashes.
     Rows(&'h HashSet<u128>),
-    /// None: it has none in the table. Without asking it, it is unknown for which rows it answers.
+    /// No lock: the transaction has none in the table. Which rows it answers for is unknown until
+    /// it is asked.
     Unknown,
 }
 
@@ -242,8 +243,8 @@ impl LockTable {
             .expect("nobody asks for it before it is listed");
     }
 
-    /// Reports that the set answers for fewer rows than before; may be called once. Those that wait
-    /// for its end check again whether they still have to.
+    /// Reports that the set answers for fewer rows than before; may be called once. Transactions
+    /// that wait for its end check again whether they still have to wait.
     pub fn answers_for_fewer(&self, locks: &mut LockSet) {
         if locks.spilled.is_none() {
             return;
@@ -264,7 +265,8 @@ impl LockTable {
         holds.unwrap_or(plant!("locks: what cannot be read is one's own"))
     }
 
-    /// Waits for those that answer for the wanted row, which was acquired from the table before.
+    /// Waits for the transactions that answer for the wanted row, which was acquired from the table
+    /// before.
     #[cold]
     pub(super) fn pass_spilled(
         &self,

@@ -2,9 +2,9 @@
 //!
 //! Nearly all of them are intents, and intents are compatible with each other. So a transaction
 //! records its intents in its own [`Owner`](super::owner::Owner) and the table knows nothing of
-//! them, until a transaction wants to lock a tree shared or exclusively. That one first raises a
-//! counter, then visits all owners and moves their intents on this tree into the table; from then
-//! on intents are requested there, too.
+//! them, until a transaction wants to lock a tree shared or exclusively. That transaction first
+//! raises a counter, then visits all owners and moves their intents on this tree into the table;
+//! from then on, other transactions also request their intents there.
 //!
 //! Invariants
 //! 1. While the counter of a tree's class is not zero, no owner records an intent on a tree of the
@@ -15,7 +15,8 @@
 //!    it in the table.
 //! 3. A slot for an intent is emptied and filled only by its owner; others only mark it.
 //!
-//! Threads: all. Cost of an intent: a look at the owner's own slots, one exchange, one load.
+//! Threads: all. Cost of an intent: a search of the owner's own slots, one atomic exchange, one
+//! load.
 
 use super::{
     LockTable, STRONG,

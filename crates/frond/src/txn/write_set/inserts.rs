@@ -1,9 +1,10 @@
 //! Checked inserts of a batch, in the caller's order.
 //!
-//! A checked insert is checked against the store as the batch's earlier operations leave it. Later
-//! operations do not change the answer. The naive form keeps the check with the message, and is
-//! wrong twice: a later range delete over the key hides the message and the check with it, and an
-//! earlier one is ignored. So each check is resolved before anything is hidden or folded:
+//! A checked insert is checked against the state of the store after the batch's earlier operations.
+//! Later operations do not change the result. The naive form keeps the check with the message,
+//! which is wrong in two cases: a later range delete over the key hides the message and the check
+//! with it, and an earlier range delete is ignored. So each check is resolved before anything is
+//! hidden or folded:
 //!
 //! 1. If the batch has put a row under the key before, the insert is refused.
 //! 2. If the batch has deleted the key before, alone or in a range, the key is absent, whatever the
@@ -14,8 +15,8 @@
 //! Without range deletes the fold does this (`WriteSet::fold`), since everything that sets a key's
 //! state is in the key's entries.
 //!
-//! Threads: one. Cost: a look at two flags, unless a batch has both inserts and range deletes: then
-//! O(n log n).
+//! Threads: one. Cost: a check of two flags, unless a batch has both inserts and range deletes:
+//! then O(n log n).
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ use crate::{
 
 use super::{Entry, Slot, WriteSet};
 
-/// What the answer of a checked insert depends on.
+/// What decides the result of a checked insert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asks {
     /// Refused: the batch has made a row of the key before.

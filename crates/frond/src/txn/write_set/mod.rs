@@ -33,15 +33,15 @@ use super::range_tombstones::RangeTombstones;
 struct Slot {
     tree: TreeId,
     tag: Tag,
-    /// True for a checked insert: the store must not have the key. For a folded entry, that of the
-    /// key's oldest entry.
+    /// True for a checked insert: the store must not have the key. For a folded entry, the flag of
+    /// the key's oldest entry.
     insert: bool,
     /// Made by folding, so its length has not been checked.
     made: bool,
     /// A seal has folded a delete of the key into it.
     hides_delete: bool,
-    /// Position in the batch, not counting range deletes. For a folded entry, that of the insert,
-    /// if it is one.
+    /// Position in the batch, not counting range deletes. For a folded entry, the position of the
+    /// checked insert, if there is one.
     position: u32,
     start: u32,
     key_bytes: u32,

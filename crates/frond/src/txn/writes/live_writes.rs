@@ -19,7 +19,7 @@
 //!
 //! Threads: all. The lock is held for a few entries at a time, for nothing outside this module, and
 //! under no other lock of it. Two operations take longer in a large set: ordering its keys for the
-//! first scan or the first question, and sealing it.
+//! first scan or the first search by another thread, and sealing it.
 
 use crate::{
     TreeId,
@@ -37,7 +37,7 @@ pub(crate) trait HoldsWrites: Send + Sync + std::fmt::Debug {
     fn writes(&self) -> &WriteSet;
 }
 
-/// The writes of one transaction, shared with threads that must know of them.
+/// The writes of one transaction, shared with other threads that search them for keys.
 #[derive(Debug, Default)]
 pub struct LiveWrites {
     number: u64,
@@ -82,7 +82,7 @@ impl LiveWrites {
         self.number
     }
 
-    /// The pieces that were spilled, if any. Call it after looking at what is in memory: what
+    /// The pieces that were spilled, if any. Call it after searching what is in memory: whatever
     /// was spilled since then is here.
     pub(crate) fn pieces(&self) -> Option<Pieces> {
         pieces_of(&self.lock())

@@ -16,8 +16,9 @@
 //!
 //! Invariants
 //! 1. Entries are numbered in the order in which they are added, range deletes have a place between
-//!    them, and a [`Mark`] is the number of both. Rolling back starts at the end and costs what is
-//!    rolled back: index, views, row counts and maxima end as they were at the mark (Rule: I44).
+//!    them, and a [`Mark`] is the number of both. Rolling back starts at the end, and its cost is
+//!    proportional to what is rolled back: afterwards index, views, row counts and maxima are as
+//!    they were at the mark (Rule: I44).
 //! 2. For each key the messages count in the order in which they were added; a range delete hides
 //!    what came before it (Rule: I5).
 //! 3. Only an entry of a key that the caller proved absent, and for which the transaction itself
@@ -69,8 +70,8 @@ use trees::Trees;
 /// transactions of a session should not hold what its largest one needed.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that an entry needs while it is spilled, besides the places used for sorting: the hash
-/// of its row in a set.
+/// Bytes that an entry needs while it is being spilled, in addition to the memory for sorting: the
+/// hash of its row in a set.
 const HASH_BYTES: usize = 24;
 
 /// Approximate size of a range delete, besides copies of its two keys: itself, and its fragments in
@@ -112,7 +113,7 @@ pub struct TxnWrites {
     /// Buffer for the header of a merge's payload; kept for its memory.
     head: Vec<u8>,
     is_sealed: bool,
-    /// Some entry in memory adds data, or did.
+    /// Whether any entry in memory adds data, or did before a rollback.
     adds: bool,
     /// How many times memory has been emptied by a spill.
     generation: u32,
@@ -241,7 +242,7 @@ impl TxnWrites {
         self.adds
     }
 
-    /// Length of the writes in memory when measured as a batch.
+    /// Length of the writes in memory, measured as the length of a batch is.
     pub fn commit_bytes(&self) -> usize {
         self.set.bytes()
     }
@@ -253,8 +254,8 @@ impl TxnWrites {
         entries + self.trees.bytes() + self.range_bytes + blobs
     }
 
-    /// Approximate memory used until the writes are spilled or committed, including what that
-    /// requires.
+    /// Approximate memory used until the writes are spilled or committed, including what the spill
+    /// or commit itself requires.
     pub fn bytes_leaving(&self) -> usize {
         self.bytes() + self.set.bytes_to_sort() + self.set.len() * HASH_BYTES
     }
@@ -305,8 +306,8 @@ impl TxnWrites {
         self.gone_to = Some(holder);
     }
 
-    /// Takes the set's memory back and clears it, once the commit is visible and no other thread
-    /// reads the set.
+    /// Returns the memory of the set to this buffer and clears it, once the commit is visible and
+    /// no other thread reads the set.
     pub(crate) fn take_back(&mut self, set: WriteSet) {
         self.set = set;
         self.clear();

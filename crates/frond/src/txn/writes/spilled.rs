@@ -14,11 +14,11 @@
 //!
 //! Invariants
 //! 1. Pieces are ordered oldest first, and what is in memory is newer than all of them.
-//! 2. A piece has the folded result of each key's entries: what a scan must not see is not in it.
-//!    Keys that the piece deleted and set again are remembered separately, as long as a scan may
-//!    ask (Rule: I45).
-//! 3. A key is found from its append on: in memory, in what is being written, or in a piece; they
-//!    are searched in this order.
+//! 2. A piece has the folded result of each key's entries: nothing that a live scan must not see is
+//!    in it. Keys that the piece deleted and set again are remembered separately, as long as a scan
+//!    may ask (Rule: I45).
+//! 3. A key is found from its append on: in memory, in what is being written to disk, or in a
+//!    piece; these are searched in this order.
 //!
 //! Threads: one, under the lock of [`LiveWrites`](super::LiveWrites).
 
@@ -56,7 +56,7 @@ pub(crate) struct Piece {
     pub hidden_deletes: Arc<SpilledWrites>,
     /// Number of merges that its entries have been through.
     pub level: u32,
-    /// No entry in it adds data.
+    /// True if no entry in it adds data.
     pub only_deletes: bool,
     /// The length in memory, measured as a batch.
     bytes: u64,
@@ -92,7 +92,7 @@ struct RowsOf {
 pub(crate) type Pieces = Arc<Vec<Piece>>;
 
 impl Leaving {
-    /// Turns this into a piece on disk, which lies where the argument says.
+    /// Turns this into a piece on disk, whose runs are those of the argument.
     pub fn written(self, PieceWrites { writes, hidden_deletes }: PieceWrites) -> Piece {
         let Self { start, rows, blobs, writes: leaving } = self;
         let (bytes, only_deletes) = (leaving.bytes() as u64, leaving.only_deletes());
@@ -102,7 +102,7 @@ impl Leaving {
 }
 
 impl Piece {
-    /// Merges adjacent pieces into one, which lies where the argument says.
+    /// Merges adjacent pieces into one, whose runs are those of the argument.
     pub fn merged(pieces: &[Piece], PieceWrites { writes, hidden_deletes }: PieceWrites) -> Self {
         let start = pieces.first().map(|piece| piece.start).unwrap_or_default();
         let level = pieces.iter().map(|piece| piece.level + 1).max().unwrap_or_default();
@@ -282,7 +282,7 @@ impl TxnWrites {
         }
     }
 
-    /// Takes over what a prepared transaction had spilled, after a restart.
+    /// Adds what a prepared transaction had spilled before a restart.
     pub(crate) fn has_left_memory(&mut self, writes: Arc<SpilledWrites>) {
         let merged = Piece::merged(&[], PieceWrites::default());
         self.end_spill(vec![Piece { writes, only_deletes: false, ..merged }], false);

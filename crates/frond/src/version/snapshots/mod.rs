@@ -35,8 +35,8 @@ use crate::{
 
 use super::{MemtableRef, Version, Versions};
 
-/// Number of lists. Locking one costs a publish some ten nanoseconds; registrations contend only if
-/// their threads share a list.
+/// Number of lists. Locking one costs a publish about ten nanoseconds; registrations contend only
+/// if their threads share a list.
 const LISTS: usize = if cfg!(shuttle) { 2 } else { 16 };
 
 /// A snapshot: its seqno, and the version that it reads.

@@ -234,7 +234,7 @@ pub(super) fn put(
     Some(raw::put_concatenated(codec, &bytes[..end], values, ints, chunk, out))
 }
 
-/// Most cached matchers, of some 180 KiB each.
+/// Most cached matchers, of about 180 KiB each.
 pub(super) const MATCHERS_MAX: usize = 6;
 
 /// Cached matchers. Each knows the symbols it was made for.

@@ -1,13 +1,13 @@
 //! Several catalog changes as one commit.
 //!
-//! A change is made on a draft of the catalog: which trees there will be, and what they will be
-//! called. The commit writes the records that differ and deletes the others; after a crash, all of
-//! it is there or nothing.
+//! A change is made on a draft of the catalog: which trees there will be, and their names. The
+//! commit writes the records of new and changed trees and deletes those of dropped trees; after a
+//! crash, the whole change is there or nothing of it.
 //!
 //! Invariants
-//! 1. Changes are made under the lock of catalog changes, and shown all at once, after their commit
-//!    is synced (P7): a lookup of a name finds the tree that had it before, or the one that has it
-//!    now.
+//! 1. Changes are made under the lock of catalog changes, and *shown*, that is made visible to
+//!    lookups, all at once after their commit is synced (P7): a lookup of a name finds the tree
+//!    that had the name before, or the one that has it now.
 //! 2. At each moment of a change a name belongs to one tree of the draft.
 //! 3. The numbers of new trees are used up when the commit starts, whether it succeeds or not
 //!    (Rule: I35).
@@ -46,7 +46,7 @@ pub(crate) struct CatalogChange<'a> {
     counters: CounterRecord,
     /// New and changed trees, as the catalog will have them.
     put: BTreeMap<TreeId, TreeRecord>,
-    /// The numbers of those trees, by name.
+    /// The numbers of the trees in `put`, by name.
     names: HashMap<String, TreeId>,
     /// Existing trees that are dropped.
     drops: BTreeSet<TreeId>,
@@ -54,7 +54,7 @@ pub(crate) struct CatalogChange<'a> {
     born: BTreeSet<TreeId>,
     /// New trees that are clones, and what they are clones of.
     clones: Vec<(TreeId, TreeId)>,
-    /// For each clone, the number of trees whose pages it has; and the sum over all clones.
+    /// For each clone, the number of trees whose pages it inherits; and the sum over all clones.
     inherits: HashMap<TreeId, usize>,
     inherited_by_all: usize,
     /// Loaded contents of new trees.
@@ -229,7 +229,7 @@ impl CatalogChange<'_> {
 
     /// Exchanges the names of two trees; both are born with this change (Rule: I43).
     pub fn swap(&mut self, one: TreeId, other: TreeId) -> Result<()> {
-        // Both get into the draft under their old names before either is renamed.
+        // Both trees enter the draft under their old names before either is renamed.
         let names = [self.record(one)?.name.clone(), self.record(other)?.name.clone()];
         for (id, name) in [other, one].into_iter().zip(names) {
             self.record(id)?.name.clone_from(&name);
@@ -368,7 +368,7 @@ impl CatalogChange<'_> {
             false => {}
         }
         let birth = |record: &TreeRecord| match born.contains(&record.id) {
-            // Commits that were made concurrently come before it, too.
+            // Commits that were made concurrently precede it, too.
             true => seqno,
             false => record.birth,
         };
@@ -421,10 +421,10 @@ impl Shared {
         }
     }
 
-    /// Applies everything through commit `seqno`. So clones have the roots that they start with.
-    /// And writers of rows in a new layout write into versions that show the commit: no older
-    /// snapshot, slot or backup has rows of a version that its catalog does not know. If the disk
-    /// is too full for that, the catalog is restored (invariant 4).
+    /// Applies everything through commit `seqno`. Clones then have the roots that they start with.
+    /// Writers of rows in a new layout write into versions that include the commit, so that no
+    /// older snapshot, slot or backup has rows of a layout version that its catalog does not know.
+    /// If the disk is too full for that, the catalog is restored (invariant 4).
     fn settle(
         &self,
         seqno: Seqno,

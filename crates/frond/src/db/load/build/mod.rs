@@ -22,10 +22,10 @@
 //!    them. A crash, an error or an abandoned build leaves only trees that the next sweep drops
 //!    (`leftover.rs`).
 //! 2. After a round the indexes hold the program's entries as of one moment, that of the round's
-//!    snapshot; in a unique index no two entries of that moment had the same key.
-//! 3. A row that differs between the snapshots of two rounds is in a queue that the second round
-//!    reads: a queue is dropped only after a round whose snapshot was taken when nothing could be
-//!    put into it any more.
+//!    snapshot; in a unique index no two entries as of that moment have the same key.
+//! 3. If a row differs between the snapshots of two rounds, its key is in a queue that the second
+//!    round reads: a queue is dropped only after a round whose snapshot was taken when nothing
+//!    could be put into the queue any more.
 //! 4. A snapshot from before the publication cannot read the indexes (Rule: I43).
 //!
 //! Threads: a build has one owner; writers go on concurrently, except while the tree is locked.
@@ -54,8 +54,8 @@ use round::{Queue, Round};
 
 /// Interval of checks while waiting for others to end.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Number of such intervals that an abandoned build waits for calls in progress; what it cannot
-/// drop then stays a leftover.
+/// Number of such intervals that an abandoned build waits for calls in progress; trees that it
+/// cannot drop then are left to the next sweep.
 const PAUSES_AT_END: u32 = 100;
 
 /// A running index build: see [`Db::build_indexes`]. Dropping it abandons the build, which
@@ -105,7 +105,7 @@ struct Building {
 #[derive(Debug)]
 struct Locked {
     _alone: ExclusiveTreeLock,
-    /// Whether a round since then was read to its end.
+    /// Whether a round has ended since the tree was locked.
     is_whole: bool,
 }
 
@@ -218,7 +218,7 @@ impl Db {
         }
         let queue = self.make_queue(&mut ours, &[])?;
         ours.extend(building.iter().map(|index| index.id));
-        // Before another build can check whether the tree has one.
+        // Before another build can check whether the tree has a build.
         base.entry.queue.set(Some(queue.queue.clone()));
         self.shared.catalog.queues.fetch_add(1, Ordering::SeqCst);
         drop(ours);
@@ -235,7 +235,7 @@ impl Db {
         let name = name.unwrap_or_default();
         let id = change.create(&name, Default::default())?;
         change.set_attributes(id, BUILD_ATTRIBUTES.to_vec())?;
-        // Before a sweep can take it for a leftover.
+        // Before a sweep can mistake the queue for a leftover.
         ours.insert(id);
         let made = change.commit();
         if let Err(error) = made {
@@ -272,10 +272,10 @@ impl IndexBuild {
         self.progress.clone()
     }
 
-    /// The snapshot at which the program must read the base; the same with each call. The first
-    /// call waits until all transactions have ended that had written the tree when the build
-    /// started, prepared ones included; others go on. A transaction of the thread that builds would
-    /// be waited for in vain.
+    /// The snapshot at which the program must read the base; each call returns the same one. The
+    /// first call waits until all transactions have ended that had written the tree when the build
+    /// started, prepared ones included; other transactions are not affected. If the building thread
+    /// has such a transaction open itself, the wait ends only with `LockTimeout`.
     ///
     /// # Errors
     /// `LockTimeout` if a transaction lasts longer than `wait`: call again; `Interrupted`.
@@ -398,12 +398,12 @@ impl IndexBuild {
     /// with their trees before any writer that waited for the tree goes on: from there on, whatever
     /// tells writers which indexes exist must include these. A writer that decides what to write
     /// before it has an intent lock on the tree ([`Txn::lock_tree`](crate::Txn::lock_tree)) may
-    /// have decided by the old state: have it take the lock first, or keep it away. `then` itself
+    /// have decided by the old state: have it take the lock first, or exclude it. `then` itself
     /// must not write to the tree, which is locked.
     ///
     /// # Errors
     /// `InvalidArgument` unless the tree is [locked](Self::lock) and a round has ended since.
-    /// Errors of a commit: then either nothing is left of the build, or everything is there.
+    /// Errors of a commit: then either nothing is left of the build, or all indexes are there.
     pub fn publish(self, then: impl FnOnce(&[Tree])) -> Result<Vec<Tree>> {
         self.publish_with(|_| Ok(()), then)
     }

@@ -9,7 +9,7 @@
 //! 1. In a unique index, a round adds entries only after all removals: a new entry whose key is
 //!    still there then belongs to another row of the same moment. So if any index is unique, the
 //!    round reads its queues twice.
-//! 2. Of one row, entries are removed before others are added.
+//! 2. For each row, entries are removed before others are added.
 //!
 //! Threads: the build's. Memory: a batch, and a row of each queue.
 
@@ -29,8 +29,8 @@ const BATCH_BYTES: usize = 256 << 10;
 /// Rows up to which a round counts as short. The limit grows with each round, so that a build
 /// finishes whatever the writers do.
 const SHORT_ROWS: u64 = 1000;
-/// How often that limit is doubled at most: writers wait some tenths of a second while such a round
-/// is read.
+/// How often that limit is doubled at most: writers wait a few tenths of a second while such a
+/// round is read.
 const SHORT_DOUBLED_MAX: u32 = 6;
 /// Rows between two checks for cancellation.
 const ROWS_A_LOOK: u64 = 64;
@@ -40,15 +40,15 @@ const ROWS_A_LOOK: u64 = 64;
 pub(super) struct Queue {
     pub tree: Tree,
     pub queue: Arc<ChangeQueue>,
-    /// Nothing can be put into it any more.
+    /// No writer can put a key into the queue any more.
     pub is_closed: bool,
 }
 
 impl Queue {
     /// True once no call holds a reference to it that writers took before they switched.
     pub fn is_unused(&mut self) -> bool {
-        // Pairs with the release of the last reference: the locks of its transaction can be found
-        // then.
+        // Pairs with the release of the last reference: the locks of the transaction that held it
+        // can be found then.
         Arc::get_mut(&mut self.queue).is_some()
     }
 }
@@ -145,13 +145,13 @@ impl Round {
 impl IndexBuild {
     /// The next row whose index entries may be outdated; pass its entries to
     /// [`change`](Self::change). `None` at the end of a round: the indexes then hold the entries of
-    /// one moment, and the next call starts another round. A round may return a row twice; answer
-    /// the same again.
+    /// one moment, and the next call starts another round. A round may return a row twice; pass the
+    /// same entries again.
     ///
     /// # Errors
     /// `DuplicateKey`: at that moment two rows had the same key in `tree`, a unique index.
     /// `InvalidArgument` if a range of rows was deleted from the tree meanwhile: it is not known
-    /// which rows those were. `NoSuchTree` if the tree itself is gone. I/O errors and damage;
+    /// which rows those were. `NoSuchTree` if the tree itself was dropped. I/O errors and damage;
     /// errors of commits. After these the build has failed; after `Interrupted` it has not, unless
     /// that came while the base was finished.
     pub fn next_change(&mut self) -> Result<Option<RowChanged<'_>>> {

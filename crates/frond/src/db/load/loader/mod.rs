@@ -9,7 +9,7 @@
 //! 1. Of several rows with one key the last one wins; in a unique tree a second one ends the load.
 //! 2. Nothing is linked: a load that is dropped frees all of its pages and blobs.
 //! 3. Memory: a buffer, or the cursors of a merge, within the load's share of the budget (at least
-//!    four cursors); the leaf being built; some ten bytes for each page, and a hold for each long
+//!    four cursors); the leaf being built; about ten bytes for each page, and a hold for each long
 //!    value.
 //!
 //! Threads: a load has one owner; loads run concurrently with each other and with everything else.
@@ -103,8 +103,8 @@ pub(crate) struct Loader {
 /// Callback that receives the key and the value of a row.
 type TellRow = Box<dyn FnMut(&[u8], &[u8]) + Send>;
 
-/// Handles rows that are replaced. Holds the long values of the remaining rows, by offset of their
-/// extent; those of replaced rows are released.
+/// Handles rows that are replaced by later rows with the same key. Holds the long values of the
+/// remaining rows, by offset of their extent; those of replaced rows are released.
 #[derive(Default)]
 struct Losers {
     blobs: BTreeMap<u64, Arc<BlobHold>>,
@@ -146,8 +146,8 @@ impl Losers {
     }
 }
 
-/// The neighbours to merge next, of pieces with these lengths, until there are no more than
-/// `count`.
+/// The adjacent pieces to merge next, out of pieces with these lengths; `None` if there are no more
+/// than `count`.
 fn to_merge(bytes: &[u64], count: usize) -> Option<Range<usize>> {
     let surplus = bytes.len().checked_sub(count).filter(|surplus| *surplus > 0)?;
     let width = (surplus + 1).min(count);
@@ -257,8 +257,8 @@ impl Loader {
         TreeBuilder::new(&self.cx, self.traits.clone(), pages)
     }
 
-    /// A full buffer came in order: writes its rows to leaves, and then the following ones as long
-    /// as they ascend.
+    /// Writes the rows of a full buffer, which came in order, to leaves; the following rows go
+    /// there, too, as long as they ascend.
     fn go_on_ascending(&mut self) -> Result<()> {
         let mut builder = self.builder();
         let buffer = std::mem::take(&mut self.buffer);
@@ -287,7 +287,7 @@ impl Loader {
         give_freed_back(freed_bytes);
     }
 
-    /// A row came that lies below the last one: turns the leaves into the first piece.
+    /// Turns the leaves into the first piece, because a row came that lies below the last one.
     fn read_leaves_again(&mut self) -> Result<()> {
         let Some(mut ascending) = self.ascending.take() else { return Ok(()) };
         ascending.write()?;

@@ -18,7 +18,7 @@ const BATCH_BYTES_MAX: usize = 16 << 20;
 impl Cursor {
     /// Reads up to `rows_max` rows, going up, into a buffer that is cleared first. Returns fewer
     /// rows if they exceed 16 MiB together, or if more would have to be fetched; no row means the
-    /// end. The cursor stands on the last of them.
+    /// end. The cursor is on the last of them.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -62,7 +62,7 @@ impl Cursor {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) if out.is_empty() => return Err(error),
-                // The next batch meets the error again.
+                // The next batch returns the error.
                 Err(_) => break,
             }
             let at = if forward { self.index } else { self.index - 1 };

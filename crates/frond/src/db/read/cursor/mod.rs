@@ -6,8 +6,8 @@
 //!
 //! Invariants
 //! 1. The position is a gap between keys; `next` returns the row above the gap and moves above it,
-//!    `prev` the row below and moves below it. Callers see a cursor that stands on the row that it
-//!    returned last, so a change of direction passes that row first.
+//!    `prev` the row below and moves below it. To the caller, the cursor is on the row that it
+//!    returned last, so a change of direction skips that row first.
 //! 2. The buffer holds rows that border on the gap, in the direction of the last step.
 //! 3. A scan continues inside a run where the last chunk ended only if the snapshot still reads the
 //!    version from which that chunk was read. In that version no other source has entries in the
@@ -62,8 +62,8 @@ pub(in crate::db) enum Gap {
 /// A scan over the rows of one tree in a range, at one snapshot.
 #[must_use = "a cursor reads nothing until `next` or `prev` is called"]
 pub struct Cursor {
-    /// Declared before the snapshot, so that waiting flights are cancelled before the last handle
-    /// closes the store.
+    /// Readahead, if any. Declared before the snapshot, so that requests that have not started are
+    /// cancelled before the last handle closes the store.
     flights: Option<Readahead>,
     snapshot: Snapshot,
     tree: TreeId,
@@ -75,7 +75,7 @@ pub struct Cursor {
     to: Option<Vec<u8>>,
     projection: Option<Projection>,
     gap: Gap,
-    /// Whether it stands on the row next to the gap: the last one returned.
+    /// Whether the cursor is on the row next to the gap: the last one returned.
     is_on_row: bool,
     rows: RowBuf,
     /// The blob returned last.
@@ -178,8 +178,8 @@ impl Cursor {
     }
 
     /// Makes the cursor cancellable: after this call, an interrupt makes steps fail with
-    /// `Interrupted`, at the latest once the rows are returned that were already fetched, some
-    /// thousands. The cursor stays where it is, and goes on once the interrupt is cleared.
+    /// `Interrupted`. Up to a few thousand rows that were already fetched may be returned before
+    /// that. The cursor stays where it is, and continues once the interrupt is cleared.
     pub fn set_interrupter(&mut self, interrupter: &Interrupter) {
         self.interrupter = Some(interrupter.clone());
     }
@@ -256,8 +256,8 @@ impl Cursor {
         (self.lone, self.flights) = (None, None);
     }
 
-    /// The row above the one where the cursor stands, or `None` at the end of the range. The cursor
-    /// then stands on that row, or after the last one.
+    /// The row above the cursor's row, or `None` at the end of the range. The cursor moves to that
+    /// row, or after the last one.
     ///
     /// # Errors
     /// I/O errors and damage of what had to be read; `Interrupted` if it was
@@ -275,9 +275,9 @@ impl Cursor {
         self.row(self.index - 1)
     }
 
-    /// The row below the one where the cursor stands, or `None` at the start of the range. The
-    /// cursor then stands on that row, or before the first one. On a new cursor, call
-    /// [`seek_last`](Self::seek_last) first.
+    /// The row below the cursor's row, or `None` at the start of the range. The cursor moves to
+    /// that row, or before the first one. On a new cursor, call [`seek_last`](Self::seek_last)
+    /// first.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -337,7 +337,7 @@ impl Cursor {
         }
     }
 
-    /// Drops the buffer if the direction changes, and passes the row on which the cursor stands.
+    /// Drops the buffer if the direction changes, and skips the cursor's row.
     fn turn(&mut self, forward: bool) {
         if self.forward == forward {
             return;
@@ -366,7 +366,7 @@ impl Cursor {
     }
 
     /// Fetches the chunk above the gap; false if there is none. Rows fetched before an error are
-    /// returned first; the next fetch meets the error again.
+    /// returned first; the next fetch then returns the error.
     fn fetch_up(&mut self) -> Result<bool> {
         self.check_interrupted()?;
         self.gap = self.edge();

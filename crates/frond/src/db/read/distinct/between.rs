@@ -1,6 +1,6 @@
-//! Values between large groups. If a few values have nearly all rows, windows that are spread
-//! evenly over the rows hardly see the others. But the large groups are known then, and so are the
-//! stretches between them.
+//! Estimates of the values between large groups. If a few values have nearly all rows, windows that
+//! are spread evenly over the rows contain hardly any other values. But then the large groups are
+//! known, and so are the stretches between them.
 //!
 //! Invariants
 //! 1. The number of rows read for a part is bounded: twice [`WALKED_ROWS`], and windows of which

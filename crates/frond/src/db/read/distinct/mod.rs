@@ -1,5 +1,5 @@
-//! Estimates of how many distinct values the key prefixes of a tree have, which an optimizer wants
-//! to know of an index (Rule: I51).
+//! Estimates of how many distinct values the key prefixes of a tree have: the cardinality of an
+//! index, for a query optimizer (Rule: I51).
 //!
 //! Nothing is maintained for it: a bounded number of rows is sampled on request (design note 034
 //! says why).
@@ -7,13 +7,14 @@
 //! 1. A small tree is scanned and counted.
 //! 2. A prefix with few values is counted: a scan seeks from each value to the next, at most
 //!    [`LEAPS`] times.
-//! 3. Otherwise the rows of some windows represent all rows. A row of a group of `g` rows with one
-//!    value counts as 1/`g` of a value; the mean of these fractions times the number of rows is the
-//!    number of values, however uneven the groups are. A group that lies completely in its window
-//!    is counted there. A group that the window cuts is scanned if it is not large; otherwise its
-//!    size is estimated from the nodes ([`Tree::estimate`]).
-//! 4. If large groups have most rows, few windows fall between them, although most values may be
-//!    there: the rows there are counted, or sampled again by themselves
+//! 3. Otherwise the tree is sampled: the rows of some *windows* represent all rows. The rows with
+//!    one value are a *group*. A row of a group of `g` rows counts as 1/`g` of a value; the mean of
+//!    these fractions times the number of rows is the number of values, however uneven the groups
+//!    are. A group that lies completely in its window is counted there. A group that the window
+//!    cuts is scanned if it is not large; otherwise its size is estimated from the nodes
+//!    ([`Tree::estimate`]).
+//! 4. If a few large groups have most rows, few windows fall between those groups, although most
+//!    values may lie there. The rows between them are then counted, or sampled again by themselves
 //!    (`db/read/distinct/between.rs`).
 //!
 //! Windows start where estimates put equal numbers of rows between them.
@@ -21,7 +22,7 @@
 //! Invariants
 //! 1. No number is 0, and none is smaller than that of a shorter prefix.
 //! 2. The number of rows read is bounded however large the tree is: twice [`SMALL_ROWS`],
-//!    [`WINDOWS`] of [`WINDOW_ROWS`], and for each part [`LEAPS`] cursor pieces, two of
+//!    [`WINDOWS`] of [`WINDOW_ROWS`], and for each part [`LEAPS`] scan chunks, two of
 //!    [`GROUP_ROWS`] per window, and what `between.rs` says.
 //!
 //! Threads: all.
@@ -41,14 +42,14 @@ mod between;
 
 /// A tree of up to about this many rows is scanned completely.
 const SMALL_ROWS: u64 = 4096;
-/// Values of a prefix that are counted one by one at most.
+/// Most values of a prefix that are counted one by one.
 const LEAPS: u64 = 64;
 /// Number of samples: if one row in twenty has a value of its own, three samples lie there.
 const WINDOWS: u64 = 64;
 /// Rows of a sample: a few blocks.
 const WINDOW_ROWS: usize = 256;
-/// Rows up to which a group that is cut by its window is counted; estimates work in blocks, which
-/// may have as many.
+/// Rows up to which a group that is cut by its window is counted. Larger groups are estimated:
+/// estimates work in whole blocks, and a block may have this many rows.
 const GROUP_ROWS: u64 = 1024;
 /// Steps to find the start of a window. Each halves the remaining key range. Rows are not spread as
 /// keys are, so the last step may end far from the target; this only makes windows uneven.
@@ -57,14 +58,16 @@ const STEPS: usize = 48;
 impl Tree {
     /// Estimates how many distinct values the first part of the keys has, the first two parts, and
     /// so on to all of them: one number for each part of the keys' layout, or one number if keys
-    /// have no layout. A key that does not fit the layout has the leading parts that do fit, and is
-    /// a value of its own from there on. No number is 0, even for an empty tree. The row count
-    /// divided by these numbers is what an index look-up finds.
+    /// have no layout. A key that does not fit the layout counts with the leading parts that do
+    /// fit, and as a value of its own from there on. No number is 0, even for an empty tree. The
+    /// row count divided by one of these numbers is how many rows an index look-up with that prefix
+    /// finds on average.
     ///
-    /// Numbers up to 64, and those of trees of some thousand rows, are exact if nothing is written
-    /// meanwhile. Larger ones are estimates: within a factor of two if values have about equally
-    /// many rows, of three if not. Reads a bounded number of rows, some tens of thousands: this
-    /// takes milliseconds, plus the reads of up to some hundred blocks that are not in the cache.
+    /// Numbers up to 64, and those of trees of a few thousand rows, are exact if nothing is written
+    /// meanwhile. Larger ones are estimates: within a factor of two if all values have about
+    /// equally many rows, and of three if not. Reads a bounded number of rows, some tens of
+    /// thousands: this takes milliseconds, plus the reads of up to a few hundred blocks that are
+    /// not in the cache.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -197,7 +200,7 @@ impl Tree {
         Ok(counts)
     }
 
-    /// Number of values of a prefix that the rows of a window count for, with fractions for groups
+    /// Number of values of a prefix for which the rows of a window count, with fractions for groups
     /// that the window cuts.
     fn values_in(
         &self,
@@ -281,8 +284,8 @@ struct Cut {
 }
 
 impl Keys {
-    /// Splits a key. One that does not fit the layout has those leading parts that do: the keys
-    /// that start with these parts, and no others, have them, too. A whole key that ends within a
+    /// Splits a key. A key that does not fit the layout has those leading parts that do fit:
+    /// exactly the keys that start with the same parts share them. A whole key that ends within a
     /// part may be the start of other keys, which do not have its value.
     fn cut(&self, key: &[u8]) -> Cut {
         let mut ends = Vec::with_capacity(self.parts);

@@ -3,8 +3,8 @@
 //! Two cursors are merged: one over the snapshot, and one over the transaction's own writes as they
 //! were when the scan, or its statement if there was one, started (`write_buffer/scan.rs`).
 //!
-//! Invariant: both cursors stand on their first row beyond the [place](Place) in its direction, if
-//! it `is_reached`.
+//! Invariant: if the [place](Place) `is_reached`, both cursors are on their first row beyond it in
+//! the scan's direction.
 //!
 //! Threads: one. Cost: while the transaction has written nothing to the tree, that of a cursor's
 //! row plus a check; otherwise also a copy of each row.
@@ -34,7 +34,7 @@ pub struct TxnCursor<'t> {
     base: Base<'t>,
     own: BufferScan<'t>,
     tree: Tree,
-    /// The row that `base` stands on; `None` at its end.
+    /// The current row of `base`; `None` at its end.
     peeked: Option<Row>,
     /// Whether `base` must be moved before `peeked` is used: a locking cursor moves no further than
     /// needed.
@@ -100,8 +100,9 @@ impl Txn {
     /// A cursor that reads rows as requested: without locks, or locking each row as it comes to it
     /// and returning the newest version. At the levels `RepeatableRead` and `Serializable` it then
     /// also locks the gaps that it passes: other transactions cannot insert there until the
-    /// transaction ends. Rows that it reads ahead are not locked. [`ReadOptions::with_last`] has no
-    /// effect here: other rows may be joined to a row that the cursor locks.
+    /// transaction ends. Rows that the cursor reads ahead are not locked yet.
+    /// [`ReadOptions::with_last`] has no effect here: other rows may be joined to a row that the
+    /// cursor locks.
     ///
     /// # Errors
     /// As [`get_for_update`](Self::get_for_update) and [`TxnCursor::project`]; errors of locks come
@@ -182,12 +183,12 @@ impl TxnCursor<'_> {
     /// As [`project`](Self::project).
     pub fn set_projection(&mut self, projection: &Projection) -> Result<()> {
         projection.check(self.tree.schema.as_ref())?;
-        // Own writes that it does not see now, it never sees.
+        // The scan never sees own writes that it does not see now.
         let is_untouched = self.txn.buffer.changes(self.tree.entry.id) == 0;
         self.place.is_reached = false;
         match &mut self.base {
-            // If it projects already it goes on doing so: later own writes are not seen by the
-            // scan.
+            // If `base` projects already, it continues to do so: the scan does not see later own
+            // writes.
             Base::Seen(base) if (is_untouched || base.has_parts()) && !self.is_whole => {
                 base.set_projection(projection)?;
                 self.projection = None;
@@ -232,7 +233,7 @@ impl TxnCursor<'_> {
         self.go(false)
     }
 
-    /// Where it stands, for an iterator.
+    /// The cursor's place, for an iterator.
     pub(in crate::db) fn passed(&self) -> Option<RowPlace> {
         self.place.passed()
     }

@@ -27,7 +27,7 @@ use crate::{
 pub(super) struct Asked {
     /// Number of times that inserts had looked for intervals before the search.
     looked: u64,
-    /// The nearest pending key beyond what was searched, in the scan's direction; `None`: there is
+    /// The nearest pending key beyond the searched gap, in the scan's direction; `None`: there is
     /// none up to the range's end.
     nearest: Option<Vec<u8>>,
 }
@@ -50,9 +50,9 @@ impl LockingScan<'_> {
     /// Grows the interval to the row in `row`, to the limit, or to the range's end, and waits for
     /// keys in it that others have written and not committed. A forward scan goes no further than
     /// the first of them. Otherwise a transaction that has inserted that key and inserts the next
-    /// one would wait for this scan, which waits for the transaction. A writer that waits for this
-    /// interval does not hold its row: then the row is locked at once, and the writer's key comes
-    /// after this transaction.
+    /// one would wait for this scan, while the scan waits for the transaction. A writer that waits
+    /// for this interval does not hold its row lock: the scan then locks the row at once, and the
+    /// writer inserts its key after this transaction has ended.
     pub(super) fn lock_gap(
         &mut self,
         forward: bool,
@@ -131,7 +131,7 @@ impl LockingScan<'_> {
                     break;
                 }
                 match self.txn.lock_row(&mut state, (id, &pending), self.mode, self.meeting) {
-                    // It is not visible to others yet.
+                    // The pending key is not visible to others yet.
                     Err(Error::LockBusy { .. }) if self.passes_busy() => {}
                     locked => drop(locked?),
                 }

@@ -14,13 +14,13 @@
 //!
 //! Invariants
 //! 1. A returned row is the newest version, and stays so until the transaction ends. Exception: if
-//!    another transaction holds it and the last committed version is requested, that is returned,
-//!    not locked.
+//!    another transaction holds the row and the last committed version is requested, that version
+//!    is returned, without a lock.
 //! 2. With gap locks: between two consecutive returned rows there is no other row, and none is
 //!    inserted, except rows that were skipped because they were locked.
-//! 3. A snapshot transaction does not pass a row that its snapshot shows and that was deleted
-//!    since: it would go on as if the row had never existed (Rule: I27). Existing rows are checked
-//!    one by one.
+//! 3. A transaction at `Snapshot` does not skip a row that its snapshot shows and that was deleted
+//!    since, because it would continue as if the row had never existed; it gets `Conflict` (Rule:
+//!    I27). Existing rows are checked one by one.
 //! 4. Publish, then look (Rule: I33): the interval exists before pending keys are searched
 //!    (`locking_scan/gap.rs`), and both come before the check for commits.
 //! 5. A row that was read before it was locked is returned only if the tree has had no commit by
@@ -76,8 +76,7 @@ pub(super) struct LockingScan<'t> {
 pub(super) enum Step<'a> {
     /// A row, locked.
     Row(&'a [u8], &'a [u8]),
-    /// The next row, if any, is beyond the limit and is not locked. The scan now stands at the
-    /// limit.
+    /// The next row, if any, is beyond the limit and is not locked. The scan is now at the limit.
     Beyond,
     End,
 }
@@ -379,7 +378,7 @@ impl Before {
                 self.next = Some(found?.map(|(key, _)| key.to_vec()));
             }
             let Some(Some(key)) = &self.next else { return Ok(false) };
-            // It was passed as an existing row.
+            // The scan has passed it as an existing row.
             let is_behind = match gap {
                 Gap::Above(at) if self.forward => key <= at,
                 Gap::Below(at) if !self.forward => key >= at,

@@ -1,13 +1,14 @@
-//! Prepared transactions: they can neither fail any more nor be lost, and wait for a decision.
+//! Prepared transactions (two-phase commit): they can no longer fail or be lost, and wait for a
+//! decision.
 //!
-//! The naive way to make one durable is to keep its log record until it is decided. But the log
-//! kept for recovery is bounded, so a transaction that its coordinator forgets would stop the
-//! store. So the content of a prepared transaction is stored in the catalog instead, in pieces
-//! (`catalog/prepared.rs`), which its prepare writes like any commit. Its commit is a short record:
-//! the name, and the removal of the pieces. So the log keeps nothing for it, checkpoints and
-//! backups contain it like every row, and recovery finds it there (Rule: I12; design note 023).
-//! What it has spilled stays in sorted runs, which the content names; the prepare and
-//! checkpoints name them in the log (`pipeline/in_doubt.rs`).
+//! The naive way to make a prepared transaction durable is to keep its log record until it is
+//! decided. But the log kept for recovery is bounded, so a transaction that its coordinator forgets
+//! would stop the store. So the content of a prepared transaction is stored in the catalog instead,
+//! in pieces (`catalog/prepared.rs`), which its prepare writes like any commit. Its later commit is
+//! a short record: the transaction's name, and the removal of the pieces. So no log need be kept
+//! for it, checkpoints and backups contain it like every row, and recovery finds it in the catalog
+//! (Rule: I12; design note 023). What it has spilled stays in sorted runs, which the content names;
+//! the prepare and checkpoints name them in the log (`pipeline/in_doubt.rs`).
 //!
 //! | file | what it does |
 //! |---|---|
@@ -16,8 +17,8 @@
 //! | `table.rs` | lists prepared transactions, and which of them are attached |
 //!
 //! Invariants
-//! 1. A name is in the table from before the pieces are in the log until they are removed and that
-//!    is visible. So their keys are absent when they are put (Rule: I7).
+//! 1. A name is in the table from before the pieces are in the log until the commit that removes
+//!    them is visible. So their keys are absent when they are put (Rule: I7).
 //! 2. From its prepare to its decision a transaction keeps the rows that it writes locked, and its
 //!    place among the writers of their trees (Rules: I33, I54).
 //! 3. An ordered commit is always inserted by some thread, at the latest when its owner drops the
@@ -127,10 +128,9 @@ impl Db {
         self.shared.sessions.prepared.list()
     }
 
-    /// Takes the in-doubt transactions that existed when the store was opened from a list of those
-    /// to be recovered: no later call returns them again, so that a coordinator that asks
-    /// repeatedly comes to an end. They stay in doubt, and [`prepared`](Self::prepared) lists them
-    /// until they are decided.
+    /// Returns the in-doubt transactions that existed when the store was opened, each once: no
+    /// later call returns them again, so that a coordinator that calls this in a loop terminates.
+    /// They stay in doubt, and [`prepared`](Self::prepared) lists them until they are decided.
     pub fn take_recovered(&self) -> Vec<PreparedInfo> {
         self.shared.sessions.prepared.unlisted()
     }
@@ -171,15 +171,15 @@ impl PreparedTxn {
         &self.own().xid
     }
 
-    /// Gives the commit its place in the commit order: from here on it is decided, and later
-    /// commits come after it, in the log, too. It uses the log space reserved for it since its
-    /// prepare, or since the store was opened, and waits for no row lock and no disk. It becomes
-    /// visible at the latest when [`commit`](Self::commit) returns. Returns its seqno.
+    /// Gives the commit its place in the commit order: from here on the transaction is decided, and
+    /// later commits come after it, in the log, too. It uses the log space reserved for it since
+    /// its prepare, or since the store was opened, and waits for no row lock and no disk. It
+    /// becomes visible at the latest when [`commit`](Self::commit) returns. Returns its seqno.
     ///
     /// Opening a store reserves that space again for all prepared transactions, whatever memory the
     /// store now has. If the disk has no space for it then, [`Db::warnings`] reports that
-    /// (FRD-1303): until it has, other commits are refused with `Full`, and this one may be, too,
-    /// if those of other prepared transactions have used what there is.
+    /// (FRD-1303): until there is space, other commits are refused with `Full`, and so may this one
+    /// be, if commits of other prepared transactions have used the space that there is.
     ///
     /// # Errors
     /// `Failed`, `Closed`, `ReadOnly`; `Full` as described: it is still prepared.

@@ -2,10 +2,10 @@
 //!
 //! The rows of a temporary tree are a write buffer that is never committed: in memory up to its
 //! share, beyond that in sorted runs that nothing links and that do not survive a crash
-//! (`write_buffer/`); there are no committed rows below. So the tree is in no log, catalog or
-//! checkpoint, takes no seqno and no lock, and is created at once. The session's transactions write
-//! it as part of themselves: their savepoints, statements and ends mark and roll back its writes
-//! with their own.
+//! (`write_buffer/`); there are no committed rows beneath the buffer. So the tree is in no log,
+//! catalog or checkpoint, takes no seqno and no lock, and is created at once. The session's
+//! transactions write it as part of themselves: their savepoints, statements and ends mark and roll
+//! back its writes with their own.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -16,14 +16,15 @@
 //! | `in_txn.rs` | the trees that a transaction has written follow its savepoints and its end |
 //!
 //! Invariants
-//! 1. At most one transaction that has not ended has written it. If that rolls back, the tree
-//!    returns to where the transaction started.
-//! 2. While no transaction is writing the tree, no mark is live: its pieces merge freely.
+//! 1. At most one transaction that has not ended has written the tree. If that transaction rolls
+//!    back, the tree returns to its state at the transaction's start.
+//! 2. While no transaction is writing the tree, no mark is live: the tree's spilled pieces may be
+//!    merged in any combination.
 //! 3. A tree that is lost because it could not be spilled does not prevent the rollback of other
 //!    writes of the transaction.
 //!
-//! Threads: as the transaction. The state of a user's transaction is locked before that of a
-//! tree's.
+//! Threads: as the transaction. The state of a user's transaction is locked before the state of a
+//! temporary tree.
 
 mod cursor;
 mod in_txn;
@@ -78,7 +79,7 @@ struct State {
     /// The transaction that is writing the tree, if it can be interrupted: that cancels calls and
     /// scans of the tree, too.
     writer: Option<Arc<Owner>>,
-    /// Whether a transaction has written it and not ended.
+    /// Whether a transaction that has written the tree has not ended yet.
     is_used: bool,
     /// Whether it could not be spilled.
     is_lost: bool,

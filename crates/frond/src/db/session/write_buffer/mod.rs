@@ -1,10 +1,10 @@
-//! Uncommitted writes and how they are read alone: what transactions and temporary trees have in
-//! common.
+//! Write buffers: uncommitted writes, and reads of these writes alone. Transactions and temporary
+//! trees both have one.
 //!
 //! A write buffer has a write set in memory ([`TxnWrites`]), sorted runs in the store's file to
 //! which the set is spilled when it takes too much memory, and marks in the order of the writes:
-//! savepoints, statements, open scans. It knows no locks, no snapshot and no committed rows: those
-//! are the transaction's. A temporary tree is a write buffer that is never committed.
+//! savepoints, statements, open scans. It knows no locks, no snapshot and no committed rows; the
+//! transaction has those. A temporary tree is a write buffer that is never committed.
 //!
 //! It has two halves, because other threads search a transaction's writes for pending keys, and
 //! scans stay open from one call to the next; neither may take the lock that calls of its owner

@@ -1,4 +1,5 @@
-//! Spilling: what takes too much memory is written, as sorted runs, to the store's file.
+//! Spilling: writes of a transaction or temporary tree that take too much memory are written, as
+//! sorted runs, to the store's file.
 //!
 //! Once the writes of a buffer take more memory than its share, the next call that writes spills
 //! all of them: they are sealed, cut at live marks, and written as one sorted run per tree, which
@@ -67,7 +68,7 @@ fn bulk_cursor(engine: &Engine, runs: &Arc<SortedRuns>) -> Result<SortedRunsCurs
 /// the fewest bytes.
 fn to_merge(pieces: &[Piece], marks: &[Mark], count_max: usize) -> Option<Range<usize>> {
     let are_cut = |older: &Piece, newer: &Piece| {
-        // Entries after a mark may be rolled back alone; it may lie at the end of what was in
+        // Entries after a mark may be rolled back alone; the mark may lie at the end of what was in
         // memory then.
         let between = |mark: &Mark| older.start < *mark && *mark <= newer.start;
         marks.iter().any(between) && !plant!("txn: pieces are merged over marks")
