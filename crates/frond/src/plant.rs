@@ -117,7 +117,7 @@ pub const BUGS: &[Bug] = &[
     bug("run: all runs share their cached blocks", "Run::block", "model"),
     bug(
         "memtable: the next key is looked for in the parent of the last",
-        "Batch::beside_last",
+        "Batch::after_last",
         "memtable",
     ),
     bug("memtable: newest version by arrival", "placing into a version chain", "memtable"),

@@ -243,20 +243,20 @@ impl Tree {
 
     /// Maps a value of an older version to the handle's version, in place.
     #[inline]
-    pub(crate) fn bring_up(&self, value: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn to_newest_version(&self, value: &mut Vec<u8>) -> Result<()> {
         match self.versions() {
             None => Ok(()),
-            Some(versions) => bring_up(versions, &self.entry, value),
+            Some(versions) => to_newest_version(versions, &self.entry, value),
         }
     }
 
     /// Maps a value to the handle's version, with a copy only if it must change.
-    pub(crate) fn brought_up<'v>(&self, value: &'v [u8]) -> Result<Cow<'v, [u8]>> {
+    pub(crate) fn as_newest_version<'v>(&self, value: &'v [u8]) -> Result<Cow<'v, [u8]>> {
         if self.versions().is_none_or(|versions| versions.has(value)) {
             return Ok(Cow::Borrowed(value));
         }
         let mut value = value.to_vec();
-        self.bring_up(&mut value)?;
+        self.to_newest_version(&mut value)?;
         Ok(Cow::Owned(value))
     }
 
@@ -280,7 +280,7 @@ impl Tree {
         let key = key.as_ref();
         check_key(key)?;
         let found = self.view()?.get(self.entry.id, key, value)?;
-        self.bring_up(value)?;
+        self.to_newest_version(value)?;
         Ok(found)
     }
 
@@ -306,7 +306,7 @@ impl Tree {
             check_key(key)?;
             let mut value = Vec::new();
             let found = view.get(self.entry.id, key, &mut value)?;
-            self.bring_up(&mut value)?;
+            self.to_newest_version(&mut value)?;
             Ok(found.then_some(value))
         })
     }
@@ -528,7 +528,7 @@ impl Tree {
 
 /// Maps a value of an older version to the newest version that the reader knows.
 #[inline]
-pub(super) fn bring_up(
+pub(super) fn to_newest_version(
     versions: &RowVersions,
     entry: &TreeEntry,
     value: &mut Vec<u8>,

@@ -469,7 +469,7 @@ impl<'w, 'a> Batch<'w, 'a> {
                 return self.last;
             }
         }
-        let way = self.beside_last(key).unwrap_or_else(|| self.by_descent(key));
+        let way = self.after_last(key).unwrap_or_else(|| self.by_descent(key));
         // A leaf that is found twice in a row is in the cache already; from now on its fence is
         // checked directly.
         let repeats = way.leaf().is_some() && way.leaf() == self.last.leaf();
@@ -479,7 +479,7 @@ impl<'w, 'a> Batch<'w, 'a> {
 
     /// The way through the parent of the previous entry's leaf.
     #[inline]
-    fn beside_last(&mut self, key: &[u8]) -> Option<Way> {
+    fn after_last(&mut self, key: &[u8]) -> Option<Way> {
         let arena = self.tree.arena;
         let Way::Above { parent, version, .. } = self.last else { return None };
         let above = node(arena, parent);

@@ -140,8 +140,8 @@ const CHECKPOINTS_MAX: u64 = 4;
 /// Bytes of deletes after which they check whether they leave what is admitted for rows.
 const DELETES_UNCHECKED_BYTES: u64 = 1 << 20;
 /// How often a delete checks the log for space, and for how long it waits in between, milliseconds.
-const LOOKS_MAX: u32 = 1000;
-const LOOK_MILLIS: u64 = 10;
+const POLLS_MAX: u32 = 1000;
+const POLL_MILLIS: u64 = 10;
 
 /// A commit's wait for space in the log.
 #[derive(Debug)]
@@ -149,7 +149,7 @@ pub(crate) struct LogWait {
     log_use: LogUse,
     /// The number of checkpoints, and the clock in milliseconds, when it first found no space.
     since: Option<(u64, u64)>,
-    looks: u32,
+    polls: u32,
     /// Whether the store was asked to give back what it can.
     has_asked: bool,
 }
@@ -157,7 +157,7 @@ pub(crate) struct LogWait {
 impl LogWait {
     /// The wait of a commit that has not checked yet.
     pub fn new(log_use: LogUse) -> Self {
-        Self { log_use, since: None, looks: 0, has_asked: false }
+        Self { log_use, since: None, polls: 0, has_asked: false }
     }
 }
 
@@ -520,15 +520,15 @@ impl Engine {
         }
         unchecked.store(0, Ordering::Relaxed);
         let checkpoints = self.checkpoint.count.load(Ordering::Relaxed);
-        let (began, mut looks) = (self.now_millis(), 0);
+        let (began, mut polls) = (self.now_millis(), 0);
         loop {
             let seen = self.signal.epoch();
             let ReserveStats { target, admitted, backed_free, disk_free } =
                 self.store.reserve_stats();
             let comes = admitted > 0 || self.log_kept_bytes() > bytes;
             let waited = self.checkpoint.count.load(Ordering::Relaxed) - checkpoints;
-            looks += 1;
-            let is_over = waited >= CHECKPOINTS_MAX || self.has_waited_enough(began, looks);
+            polls += 1;
+            let is_over = waited >= CHECKPOINTS_MAX || self.has_waited_enough(began, polls);
             if !comes || is_over || self.check_room().is_err() {
                 let left = backed_free.saturating_add(disk_free).saturating_sub(admitted);
                 // Small commits are what the reserve is for.
@@ -581,13 +581,13 @@ impl Engine {
         let checkpoints = self.checkpoint.count.load(Ordering::Relaxed);
         let is_first = wait.since.is_none();
         let (since, began) = *wait.since.get_or_insert((checkpoints, self.now_millis()));
-        wait.looks += 1;
+        wait.polls += 1;
         if is_first {
             self.hurry();
         }
         if wait.log_use == LogUse::Rows
             || checkpoints >= since + CHECKPOINTS_MAX
-            || self.has_waited_enough(began, wait.looks)
+            || self.has_waited_enough(began, wait.polls)
             || plant!("pipeline: deletes do not wait for the log")
         {
             return Err(refused);
@@ -601,13 +601,13 @@ impl Engine {
         self.checkpoint_or_wait(seen)
     }
 
-    /// True if a delete that waits since `began`, and has checked `looks` times, gives up. Any
+    /// True if a delete that waits since `began`, and has checked `polls` times, gives up. Any
     /// event in the store ends a sleep early, so attempts are counted only where work is done by
     /// hand.
-    fn has_waited_enough(&self, began: u64, looks: u32) -> bool {
+    fn has_waited_enough(&self, began: u64, polls: u32) -> bool {
         match self.env.workers {
-            Workers::Manual => looks > LOOKS_MAX,
-            Workers::Threads(_) => self.now_millis() >= began + u64::from(LOOKS_MAX) * LOOK_MILLIS,
+            Workers::Manual => polls > POLLS_MAX,
+            Workers::Threads(_) => self.now_millis() >= began + u64::from(POLLS_MAX) * POLL_MILLIS,
         }
     }
 
@@ -619,7 +619,7 @@ impl Engine {
                 self.with_room(|| self.apply_oldest())?;
                 self.with_room(|| self.checkpoint_some())?;
             }
-            Workers::Threads(_) => self.signal.wait(seen, LOOK_MILLIS),
+            Workers::Threads(_) => self.signal.wait(seen, POLL_MILLIS),
         }
         Ok(())
     }
@@ -676,16 +676,16 @@ mod tests {
     fn a_wait_for_the_mutex_can_be_cancelled() {
         let turn = Turn::default();
         let taken = turn.take(&|| Ok(())).unwrap();
-        let (looks, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let (polls, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 turn.take(&|| {
-                    looks.fetch_add(1, Ordering::SeqCst);
+                    polls.fetch_add(1, Ordering::SeqCst);
                     if stop.load(Ordering::SeqCst) { Err(Error::Interrupted) } else { Ok(()) }
                 })
                 .map(drop)
             });
-            while looks.load(Ordering::SeqCst) < 3 {
+            while polls.load(Ordering::SeqCst) < 3 {
                 thread::yield_now();
             }
             stop.store(true, Ordering::SeqCst);

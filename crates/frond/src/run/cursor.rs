@@ -27,12 +27,12 @@ use crate::{
 
 /// Readahead for cursors, on other threads.
 pub trait AheadOfCursor: Send + Sync + std::fmt::Debug {
-    /// Called when a cursor needs this block, which is not in the cache. Waits for a thread that is
-    /// about to bring it.
-    fn meet(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)>;
+    /// Called when a cursor needs this block, which is not in the cache. Waits if a thread
+    /// has begun to read it.
+    fn wait_for(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)>;
 
-    /// Returns the block, if readahead has already brought it.
-    fn brought(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)>;
+    /// Returns the block, if readahead has already read it.
+    fn loaded(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)>;
 }
 
 /// A position in a run.
@@ -493,12 +493,12 @@ impl RunCursor {
         match &mut self.access {
             Access::Cached { source, ahead: (direction, bytes), others } => {
                 let run = &self.run;
-                let brought = others.as_ref().and_then(|others| {
-                    let brought = others.brought(run, index);
-                    brought
-                        .or_else(|| run.wants(index, &**source).then(|| others.meet(run, index))?)
+                let loaded = others.as_ref().and_then(|others| {
+                    others.loaded(run, index).or_else(|| {
+                        run.wants(index, &**source).then(|| others.wait_for(run, index))?
+                    })
                 });
-                let block = match brought {
+                let block = match loaded {
                     Some((block, decoded)) => {
                         chunks = decoded;
                         block

@@ -99,7 +99,7 @@ impl Run {
     /// Reads these blocks together into `source`, if they lie in the file, and passes them to
     /// `take`, with what their codecs decoded if they were not there. This is a hint: for a block
     /// that cannot be read, the later reader of that block gets the error.
-    pub(crate) fn bring(
+    pub(crate) fn load_together(
         &self,
         piece: Range<usize>,
         source: &dyn BlockSource,

@@ -446,7 +446,7 @@ impl Run {
         chunks: &mut Chunks,
     ) -> Result<BlockGuard> {
         if piece.len() > 1 && self.wants(index, source) {
-            self.bring(piece, source, |_, _, _| ());
+            self.load_together(piece, source, |_, _, _| ());
         }
         self.block(index, source, chunks)
     }

@@ -158,7 +158,7 @@ fn is_row(
     row: &[u8],
 ) -> Result<bool> {
     match index.form().read(at, value) {
-        Ok(Entry { row: Some(found), .. }) => Ok(*known.brought_up(found)? == *row),
+        Ok(Entry { row: Some(found), .. }) => Ok(*known.as_newest_version(found)? == *row),
         _ => Ok(false),
     }
 }

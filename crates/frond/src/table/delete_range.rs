@@ -33,7 +33,7 @@ use super::{
     entry::Bounds,
     open::Table,
     state::Definition,
-    write::{LOOKS_MAX, extract},
+    write::{RETRIES_MAX, extract},
 };
 
 /// Rows of a batch, and bytes of their keys and entries' keys.
@@ -113,7 +113,7 @@ impl Table {
     fn delete_rows(&self, txn: &Txn, (mut from, to): Bounds) -> Result<u64> {
         let options = ReadOptions::new().lock(RowLock::Exclusive);
         let has_written = txn.has_touched(&self.state.rows);
-        let (mut deleted, mut looks) = (0, 0);
+        let (mut deleted, mut retries) = (0, 0);
         loop {
             let definition = self.state.definition();
             let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
@@ -131,8 +131,8 @@ impl Table {
                 Ok(Pass::Done) => return Ok(deleted),
                 Ok(Pass::Again) => {}
                 // A run merge may have mapped a row to the columns of a change that is in progress.
-                Err(Error::DefinitionChanged(_)) if looks < LOOKS_MAX => {
-                    looks += 1;
+                Err(Error::DefinitionChanged(_)) if retries < RETRIES_MAX => {
+                    retries += 1;
                     self.db.pause(Duration::from_millis(1))?;
                 }
                 Err(error) => return Err(error),
@@ -164,7 +164,7 @@ impl Table {
                 is_first = false;
                 last.clear();
                 last.extend_from_slice(key);
-                if !has_written || !txn.has_said(&self.state.rows, key)? {
+                if !has_written || !txn.has_written_key(&self.state.rows, key)? {
                     doomed.add(definition, key, row)?;
                 } else if let Some(row) = txn.get_for_update(&definition.rows, key)? {
                     doomed.add(definition, key, &row)?;

@@ -312,12 +312,12 @@ impl Overlaid<'_> {
 /// Whether own writes hide an entry of the snapshot (invariant 2).
 fn is_hidden(txn: &Txn, index: &TableIndex, (key, value): &Found) -> Result<bool> {
     let (tree, rows): (&Tree, &Tree) = (&index.index.tree, &index.table.rows);
-    if !txn.has_said(tree, key)? {
+    if !txn.has_written_key(tree, key)? {
         return Ok(false);
     }
     let entry = index.index.form().read(key, value);
     let entry = entry.map_err(|flaw| tree.malformed(flaw))?;
-    Ok(!txn.has_said(rows, entry.key)?)
+    Ok(!txn.has_written_key(rows, entry.key)?)
 }
 
 fn go(walk: &mut dyn Walk, forward: bool) -> Result<Option<Found>> {

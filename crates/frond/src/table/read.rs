@@ -258,7 +258,7 @@ impl TableIndex {
         let entry = self.index.form().read(extracted, &value);
         let entry = entry.map_err(|flaw| tree.malformed(flaw))?;
         let row = match entry.row {
-            Some(row) => self.rows.brought_up(row)?.into_owned(),
+            Some(row) => self.rows.as_newest_version(row)?.into_owned(),
             None => self.row_at(snapshot, (extracted, entry.key))?,
         };
         Ok(Some((entry.key.to_vec(), row)))
@@ -283,7 +283,7 @@ impl TableIndex {
         if locking.is_none()
             && self.own_writes_may_hide(txn)
             && txn.has_touched(tree)
-            && txn.has_said(tree, extracted)?
+            && txn.has_written_key(tree, extracted)?
         {
             let mut scan = self.scan(txn, extracted..=extracted)?;
             return Ok(scan.next()?.map(|found| (found.key.to_vec(), found.row.to_vec())));
@@ -301,7 +301,10 @@ impl TableIndex {
             if let (Some(row), None) = (entry.row, locking)
                 && self.is_seen_as_it_was(txn, entry.key)?
             {
-                return Ok(Some((entry.key.to_vec(), self.rows.brought_up(row)?.into_owned())));
+                return Ok(Some((
+                    entry.key.to_vec(),
+                    self.rows.as_newest_version(row)?.into_owned(),
+                )));
             }
             let mut row = Vec::new();
             if self.row(txn, (extracted, entry.key), locking, &mut row)? {
@@ -312,7 +315,7 @@ impl TableIndex {
             }
             // The row has changed since the index was read. The index shows the change now, unless
             // the entry belongs to no row.
-            if is_again && self.is_nobodys(txn, extracted, &value)? {
+            if is_again && self.has_no_row(txn, extracted, &value)? {
                 return Err(self.has_nobodys_entry());
             }
             // Rows that the transaction itself has written do not change from here on.
@@ -334,11 +337,11 @@ impl TableIndex {
     /// Whether an entry that does not match its row belongs to no row at all, rather than the two
     /// having been read at different moments: the transaction has written that row, or the mismatch
     /// exists in a single committed state.
-    fn is_nobodys(&self, txn: &Txn, extracted: &[u8], value: &[u8]) -> Result<bool> {
+    fn has_no_row(&self, txn: &Txn, extracted: &[u8], value: &[u8]) -> Result<bool> {
         let tree = &self.index.tree;
         let entry = self.index.form().read(extracted, value);
         let entry = entry.map_err(|flaw| tree.malformed(flaw))?;
-        if txn.has_said(&self.rows, entry.key)? {
+        if txn.has_written_key(&self.rows, entry.key)? {
             return Ok(true);
         }
         let now = txn.newest_snapshot();
@@ -356,7 +359,7 @@ impl TableIndex {
     /// write was based on the newest row, and the entry that was read may belong to an older
     /// version.
     pub(super) fn is_seen_as_it_was(&self, txn: &Txn, key: &[u8]) -> Result<bool> {
-        Ok(!txn.stands_over_older() || !txn.has_said(&self.table.rows, key)?)
+        Ok(!txn.stands_over_older() || !txn.has_written_key(&self.table.rows, key)?)
     }
 
     /// Reads the row of an entry; false if the entry does not match it any more.
@@ -388,7 +391,7 @@ impl TableIndex {
         );
         // If entry and row are locked, both are the newest version. Exception: scans of a statement
         // that writes see entries as they were when the statement started.
-        if may_differ && locking.is_none() || txn.has_said(rows, key)? {
+        if may_differ && locking.is_none() || txn.has_written_key(rows, key)? {
             return Ok(false);
         }
         Err(self.has_nobodys_entry())

@@ -202,7 +202,7 @@ impl<'t> IndexScan<'t> {
         key.extend_from_slice(entry.key);
         row.clear();
         row.extend_from_slice(entry.row.unwrap_or_default());
-        index.rows.bring_up(row)?;
+        index.rows.to_newest_version(row)?;
         Ok(true)
     }
 }

@@ -27,7 +27,7 @@ use super::{
 };
 
 /// Milliseconds for which a call waits for a committed change of columns to become known to it.
-pub(super) const LOOKS_MAX: u32 = 5000;
+pub(super) const RETRIES_MAX: u32 = 5000;
 
 /// A locked row.
 struct Locked {
@@ -138,12 +138,12 @@ impl Table {
         // version.
         let mut definition = early.unwrap_or_else(|| self.state.definition());
         if let Some(old) = &mut old {
-            let mut looks = 0;
+            let mut retries = 0;
             // Exception: a run merge may have mapped the row to the version of a change that is in
             // progress.
-            while let Err(error) = definition.rows.bring_up(old) {
-                looks += 1;
-                if looks > LOOKS_MAX || !matches!(error, Error::DefinitionChanged(_)) {
+            while let Err(error) = definition.rows.to_newest_version(old) {
+                retries += 1;
+                if retries > RETRIES_MAX || !matches!(error, Error::DefinitionChanged(_)) {
                     return Err(error);
                 }
                 self.db.pause(Duration::from_millis(1))?;
@@ -157,7 +157,7 @@ impl Table {
     fn write(&self, txn: &Txn, key: &[u8], locked: &Locked, new: Option<&[u8]>) -> Result<()> {
         let Locked { old, definition } = locked;
         let old = old.as_deref();
-        let new = new.map(|row| definition.rows.brought_up(row)).transpose()?;
+        let new = new.map(|row| definition.rows.as_newest_version(row)).transpose()?;
         let new = new.as_deref();
         // Unchanged data is not written, unless plain reads may see an older row or entry.
         let rewrites = txn.stands_over_older() && txn.control().snapshot_seqno().is_some();

@@ -24,14 +24,14 @@ fn slot(base: Seqno) -> Arc<MemtableRef> {
 }
 
 /// The payload of a commit: its own key.
-type Brings = [u8; 1];
+type Payload = [u8; 1];
 
-fn insert(brings: &Brings, seqno: Seqno, slot: &MemtableRef) {
-    slot.table.insert(TREE, seqno, std::iter::once((&brings[..], Tag::PUT, &brings[..])));
+fn insert(payload: &Payload, seqno: Seqno, slot: &MemtableRef) {
+    slot.table.insert(TREE, seqno, std::iter::once((&payload[..], Tag::PUT, &payload[..])));
 }
 
 struct House {
-    sequencer: Sequencer<Brings>,
+    sequencer: Sequencer<Payload>,
     /// All memtables, oldest first.
     slots: Mutex<Vec<Arc<MemtableRef>>>,
     /// The payload of each commit, by seqno from 1 on.
@@ -45,17 +45,17 @@ impl House {
         Arc::new(Self { sequencer, slots: Mutex::new(vec![first]), brought: Mutex::default() })
     }
 
-    fn assign(&self, key: u8) -> (Arc<Brings>, Seqno, Arc<MemtableRef>) {
-        let brings = Arc::new([key]);
+    fn assign(&self, key: u8) -> (Arc<Payload>, Seqno, Arc<MemtableRef>) {
+        let payload = Arc::new([key]);
         let mut section = self.sequencer.enter(insert);
-        let (seqno, slot) = self.sequencer.assign(&mut section, &brings);
+        let (seqno, slot) = self.sequencer.assign(&mut section, &payload);
         self.brought.lock().unwrap().push(key);
-        (brings, seqno, slot)
+        (payload, seqno, slot)
     }
 
     fn commit(&self, key: u8) -> Seqno {
-        let (brings, seqno, slot) = self.assign(key);
-        insert(&brings, seqno, &slot);
+        let (payload, seqno, slot) = self.assign(key);
+        insert(&payload, seqno, &slot);
         self.sequencer.finish(seqno);
         self.sequencer.wait_visible(seqno, insert);
         seqno
@@ -142,7 +142,7 @@ fn commits_freezes_and_reads() {
 /// concurrently with its helpers.
 fn a_commit_stalls(half_awake: bool) {
     let house = House::new();
-    let (brings, seqno, slot) = house.assign(9);
+    let (payload, seqno, slot) = house.assign(9);
     let mut threads: Vec<_> = (0..2)
         .map(|committer| {
             let house = house.clone();
@@ -157,11 +157,11 @@ fn a_commit_stalls(half_awake: bool) {
     let freezing = house.clone();
     threads.push(thread::spawn(move || freezing.freeze()));
     if half_awake {
-        insert(&brings, seqno, &slot);
+        insert(&payload, seqno, &slot);
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(house.sequencer.visible(), Seqno(7));
-    insert(&brings, seqno, &slot);
+    insert(&payload, seqno, &slot);
     house.sequencer.finish(seqno);
     house.sequencer.wait_visible(seqno, insert);
     house.look();

@@ -57,15 +57,15 @@ pub(crate) struct Section {
 struct Place<T> {
     /// The seqno of the last commit with this place that is wholly inserted.
     done: AtomicU64,
-    aboard: Mutex<Option<Aboard<T>>>,
+    assigned: Mutex<Option<Assigned<T>>>,
 }
 
 /// A commit in flight: it has its seqno and is not finished.
 #[derive(Debug)]
-struct Aboard<T> {
+struct Assigned<T> {
     seqno: Seqno,
     slot: Arc<MemtableRef>,
-    brings: Arc<T>,
+    payload: Arc<T>,
     /// Another thread is inserting it on the owner's behalf.
     is_helped: bool,
 }
@@ -89,7 +89,7 @@ impl Section {
 impl<T> Sequencer<T> {
     /// A sequencer that continues after `last`; everything through `last` is visible.
     pub fn new(last: Seqno, active: Arc<MemtableRef>) -> Self {
-        let place = |_| Place { done: AtomicU64::new(0), aboard: Mutex::new(None) };
+        let place = |_| Place { done: AtomicU64::new(0), assigned: Mutex::new(None) };
         Self {
             section: Mutex::new(Section { next: last.next(), active }),
             visible: AtomicU64::new(last.0),
@@ -120,14 +120,18 @@ impl<T> Sequencer<T> {
 
     /// Assigns the next seqno, in the active memtable, to a commit with this payload. From now on
     /// other threads may insert it.
-    pub fn assign(&self, section: &mut Section, brings: &Arc<T>) -> (Seqno, Arc<MemtableRef>) {
+    pub fn assign(&self, section: &mut Section, payload: &Arc<T>) -> (Seqno, Arc<MemtableRef>) {
         let seqno = section.next;
         section.next = seqno.next();
         let slot = section.active.clone();
         slot.writers.fetch_add(1, Ordering::Relaxed);
         // The place is free: `enter` saw its previous commit visible.
-        *self.place(seqno).aboard.lock().unwrap() =
-            Some(Aboard { seqno, slot: slot.clone(), brings: brings.clone(), is_helped: false });
+        *self.place(seqno).assigned.lock().unwrap() = Some(Assigned {
+            seqno,
+            slot: slot.clone(),
+            payload: payload.clone(),
+            is_helped: false,
+        });
         (seqno, slot)
     }
 
@@ -145,19 +149,19 @@ impl<T> Sequencer<T> {
     /// Records that a commit is wholly inserted, by whichever thread.
     pub fn finish(&self, seqno: Seqno) {
         let place = self.place(seqno);
-        let mut aboard = place.aboard.lock().unwrap();
-        if aboard.as_ref().is_none_or(|aboard| aboard.seqno != seqno) {
+        let mut assigned = place.assigned.lock().unwrap();
+        if assigned.as_ref().is_none_or(|assigned| assigned.seqno != seqno) {
             return;
         }
-        let finished = aboard.take();
-        if let Some(Aboard { slot, .. }) = &finished {
+        let finished = assigned.take();
+        if let Some(Assigned { slot, .. }) = &finished {
             slot.writers.fetch_sub(1, Ordering::Release);
         }
         // SeqCst: of two finishers, at least one sees the other's mark when it looks for the next
         // one. With a weaker ordering both could stop below each other, and `visible` would not
         // advance.
         place.done.store(seqno.0, Ordering::SeqCst);
-        drop(aboard);
+        drop(assigned);
         // Dropped before any thread is woken: the owner reuses the memory of the payload.
         drop(finished);
         let mut moved = false;
@@ -211,22 +215,22 @@ impl<T> Sequencer<T> {
     /// Inserts and finishes a commit on its owner's behalf. Does nothing and returns false if the
     /// commit is finished; or if it has a helper already, unless `also` is set.
     fn help(&self, seqno: Seqno, also: bool, insert: impl Fn(&T, Seqno, &MemtableRef)) -> bool {
-        let mut aboard = self.place(seqno).aboard.lock().unwrap();
-        let (slot, brings) = match &mut *aboard {
-            Some(aboard) if aboard.seqno == seqno && (also || !aboard.is_helped) => {
-                aboard.is_helped = true;
-                (aboard.slot.clone(), aboard.brings.clone())
+        let mut assigned = self.place(seqno).assigned.lock().unwrap();
+        let (slot, payload) = match &mut *assigned {
+            Some(assigned) if assigned.seqno == seqno && (also || !assigned.is_helped) => {
+                assigned.is_helped = true;
+                (assigned.slot.clone(), assigned.payload.clone())
             }
             _ => return false,
         };
-        drop(aboard);
+        drop(assigned);
         if plant!("txn: waiting threads do not help") {
             return false;
         }
         if !plant!("txn: helped before it is inserted") {
-            insert(&brings, seqno, &slot);
+            insert(&payload, seqno, &slot);
         }
-        drop(brings);
+        drop(payload);
         self.finish(seqno);
         true
     }

@@ -348,13 +348,13 @@ fn hold_blobs(
     engine: &Engine,
     seqno: Seqno,
     mut items: RecordItems<'_>,
-    mut brings: bool,
+    mut has_extents: bool,
 ) -> Result<Vec<Arc<BlobHold>>> {
     let (store, mut holds) = (&engine.store, Vec::new());
     while let Some(item) = items.next()? {
         match item {
-            Item::Extent(_) => brings = true,
-            Item::Entry { tag, payload, .. } if brings && tag.kind() == Kind::PutBlob => {
+            Item::Extent(_) => has_extents = true,
+            Item::Entry { tag, payload, .. } if has_extents && tag.kind() == Kind::PutBlob => {
                 let reference = BlobRef::read(store.file(), payload)?;
                 let hold = BlobHold::if_written(store, reference.extent());
                 let found = match (&hold, Blob::open_uncached(store.file(), reference)) {
@@ -371,8 +371,8 @@ fn hold_blobs(
                 holds.extend(hold);
             }
             Item::Runs { .. } => {}
-            // A commit lists what it brings first.
-            _ if !brings => break,
+            // The extents of a commit come first in its record.
+            _ if !has_extents => break,
             _ => {}
         }
     }

@@ -33,7 +33,7 @@ pub(super) use cursor::Gap;
 pub(crate) use iter::{BothEnds, Passed, Row, RowPlace, TwoWay};
 pub use iter::{Rows, TemporaryRows, TxnRows};
 pub(crate) use key_order::{KeyOrder, Repeats};
-pub(super) use parallel_reads::bring_together;
+pub(super) use parallel_reads::load_leaf_blocks;
 pub use projection::Projection;
 pub use reader::Reader;
 pub(crate) use reader::seal::Which;
@@ -168,7 +168,7 @@ impl Messages {
         if !self.finish(engine, value)? {
             return Ok(None);
         }
-        tree.bring_up(value)?;
+        tree.to_newest_version(value)?;
         let rest = value.get(from..).unwrap_or_default();
         let bytes = rest.len().min(out.len());
         out[..bytes].copy_from_slice(&rest[..bytes]);

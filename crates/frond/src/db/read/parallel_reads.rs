@@ -37,7 +37,7 @@ enum Stage {
 }
 
 /// Reads the blocks of leaves that these keys need, if there are several to read. The keys ascend.
-pub(in crate::db) fn bring_together(
+pub(in crate::db) fn load_leaf_blocks(
     engine: &Engine,
     version: &Arc<Version>,
     tree: TreeId,
@@ -90,7 +90,7 @@ impl Read {
         let Ok(run) = self.lacking.leaf.open(cx) else { return };
         let block = self.lacking.block.unwrap_or_else(|| run.block_for(&self.key));
         let wanted = run.wanted(block..block + 1, &*cx.cache);
-        run.bring(wanted, &*cx.cache, |_, _, _| ());
+        run.load_together(wanted, &*cx.cache, |_, _, _| ());
     }
 
     fn wait(&self) {

@@ -12,7 +12,7 @@ use crate::{
     Error, Result,
     block::columnar::{ColumnSelection, Columns},
     catalog::TreeEntry,
-    db::tree::bring_up,
+    db::tree::to_newest_version,
     layout::{LAYOUT_PARTS_MAX, RowVersions},
     run::RowSchema,
     sync::Arc,
@@ -78,7 +78,7 @@ impl Projection {
     /// Cuts a whole value of the tree down to the selected parts.
     pub(in crate::db) fn keep(&self, entry: Option<&TreeEntry>, value: &mut Vec<u8>) -> Result<()> {
         if let (Some(versions), Some(entry)) = (&self.versions, entry) {
-            bring_up(versions, entry, value)?;
+            to_newest_version(versions, entry, value)?;
         }
         let mut ends = Vec::with_capacity(self.wanted.len());
         if !self.columns.layouts().1.split(value, &mut ends) {

@@ -2,19 +2,19 @@
 //! while the scan processes the rows before them. Without it, a scan would wait for the device and
 //! keep only one core busy.
 //!
-//! A *piece* is a few adjacent blocks of a leaf, and a *flight* is a request to read one piece into
-//! the cache. A scan that has read several pieces keeps up to [`FLIGHTS_MAX`] of them in flight,
+//! A *piece* is a few adjacent blocks of a leaf, and a *request* reads one piece into the
+//! cache, on another thread. A scan that has read several pieces keeps up to [`REQUESTS_MAX`] open,
 //! also beyond the end of its leaf; the leaf after that is opened meanwhile. When the scan needs a
-//! block that is not in the cache yet, it looks for the flight that reads it. If a thread has
-//! started the flight, the scan waits for the block; otherwise it reads the block itself.
+//! block that is not in the cache yet, it looks for the request that reads it. If a thread has
+//! started the request, the scan waits for the block; otherwise it reads the block itself.
 //!
 //! Invariants
-//! 1. Flights are hints. What they read enters the cache checked, as for any reader; an error is
+//! 1. Requests are hints. What they read enters the cache checked, as for any reader; an error is
 //!    dropped, and the scan gets it when it reads the block itself.
-//! 2. A flight holds the version that its scan reads, and only while it runs.
-//! 3. No scan waits for a flight that no thread has started.
+//! 2. A request holds the version that its scan reads, and only while it runs.
+//! 3. No scan waits for a request that no thread has started.
 //!
-//! Threads: the scan's own, and the reader threads, which share [`Flights`].
+//! Threads: the scan's own, and the reader threads, which share [`Requests`].
 
 use std::collections::VecDeque;
 
@@ -29,8 +29,8 @@ use crate::{
     version::Version,
 };
 
-/// Pieces that are in flight or not yet scanned, including the one being scanned.
-const FLIGHTS_MAX: usize = 8;
+/// Pieces that are requested or not yet scanned, including the one being scanned.
+const REQUESTS_MAX: usize = 8;
 /// Most bytes of a piece once decoded, including what its codecs give.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
@@ -45,30 +45,30 @@ pub(in crate::db) struct WalkedLeaf {
 /// The readahead of one forward scan.
 #[derive(Debug)]
 pub(in crate::db) struct Readahead {
-    flights: Arc<Flights>,
+    requests: Arc<Requests>,
     /// End of the scan: the first key that it does not want.
     to: Option<Vec<u8>>,
     /// Number of the leaf that the scan is in, and its link.
     number: u64,
     at: Option<Link>,
     front: Option<Front>,
-    /// The version that `front` and the flights belong to.
+    /// The version that `front` and the requests belong to.
     version: Weak<Version>,
 }
 
-/// Where the next flight starts.
+/// Where the next request starts.
 #[derive(Debug)]
 struct Front {
     number: u64,
     leaf: WalkedLeaf,
     block: usize,
-    /// A flight whose leaf was not open; the next flight starts where that one ends.
-    opening: Option<Arc<Flight>>,
+    /// A request whose leaf was not open; the next request starts where that one ends.
+    opening: Option<Arc<Request>>,
     successor: Successor,
 }
 
 /// The leaf after that of the front. It is opened while the front covers its own leaf: pieces are
-/// known only of an open leaf, so each leaf would otherwise start with a single flight.
+/// known only of an open leaf, so each leaf would otherwise start with a single request.
 #[derive(Debug)]
 enum Successor {
     Unknown,
@@ -77,19 +77,19 @@ enum Successor {
     Leaf(WalkedLeaf),
 }
 
-/// The pieces in flight, in key order.
+/// The requests of one scan, in key order.
 #[derive(Debug)]
-pub(in crate::db) struct Flights {
+pub(in crate::db) struct Requests {
     cx: Arc<TreeContext>,
-    pieces: Mutex<VecDeque<Arc<Flight>>>,
+    pieces: Mutex<VecDeque<Arc<Request>>>,
 }
 
-/// A block that a flight has read: its number, the block, and its decoded chunks.
-type Brought = (usize, BlockGuard, Chunks);
+/// A block that a request has read: its number, the block, and its decoded chunks.
+type LoadedBlock = (usize, BlockGuard, Chunks);
 
 /// A request to read one piece of a leaf into the cache.
 #[derive(Debug)]
-struct Flight {
+struct Request {
     /// Number of the leaf.
     number: u64,
     run: Arc<RunHandle>,
@@ -97,7 +97,7 @@ struct Flight {
     /// Memory that it takes, bytes.
     bytes: u64,
     state: Mutex<State>,
-    /// Signalled when a block was read or the flight has ended.
+    /// Signalled when a block was read or the request has ended.
     arrived: Condvar,
 }
 
@@ -106,8 +106,8 @@ struct State {
     /// First block after the piece; unknown until the leaf is open.
     end: Option<usize>,
     stage: Stage,
-    /// Blocks that the flight has read and the scan has not taken yet.
-    brought: VecDeque<Brought>,
+    /// Blocks that the request has read and the scan has not taken yet.
+    loaded: VecDeque<LoadedBlock>,
     memory: Option<PieceMemory>,
     panicked: bool,
     /// The version that a reader thread must hold.
@@ -117,15 +117,15 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Waiting,
-    Flying,
-    Landed,
+    Running,
+    Done,
 }
 
 impl Readahead {
     pub fn new(cx: &Arc<TreeContext>, to: Option<Vec<u8>>) -> Self {
-        let flights = Flights { cx: cx.clone(), pieces: Mutex::default() };
+        let requests = Requests { cx: cx.clone(), pieces: Mutex::default() };
         Self {
-            flights: Arc::new(flights),
+            requests: Arc::new(requests),
             to,
             number: 0,
             at: None,
@@ -134,12 +134,12 @@ impl Readahead {
         }
     }
 
-    /// The flights, as the scan's cursors see them.
-    pub fn flights(&self) -> Arc<dyn AheadOfCursor> {
-        self.flights.clone()
+    /// The requests, as the scan's cursors see them.
+    pub fn requests(&self) -> Arc<dyn AheadOfCursor> {
+        self.requests.clone()
     }
 
-    /// Starts the flights that are due; the scan is at `block` of `leaf` of this version.
+    /// Starts the requests that are due; the scan is at `block` of `leaf` of this version.
     pub fn send(
         &mut self,
         engine: &Engine,
@@ -153,31 +153,31 @@ impl Readahead {
             self.front = None;
         }
         self.arrive(leaf, block);
-        while self.flights.lock().len() < FLIGHTS_MAX {
+        while self.requests.lock().len() < REQUESTS_MAX {
             // An unreadable page is left to the scan (invariant 1).
-            let Ok(Some(flight)) = self.next(engine, (version, tree)) else { break };
-            self.flights.lock().push_back(flight.clone());
-            if flight.is_landed() {
+            let Ok(Some(request)) = self.next(engine, (version, tree)) else { break };
+            self.requests.lock().push_back(request.clone());
+            if request.is_done() {
                 continue;
             }
-            let Some(memory) = engine.readers.memory(flight.bytes) else {
-                flight.cancel();
+            let Some(memory) = engine.readers.memory(request.bytes) else {
+                request.cancel();
                 break;
             };
-            flight.lock().memory = Some(memory);
-            let cx = self.flights.cx.clone();
-            engine.readers.spawn(Box::new(move || flight.fly(&cx)));
+            request.lock().memory = Some(memory);
+            let cx = self.requests.cx.clone();
+            engine.readers.spawn(Box::new(move || request.run(&cx)));
         }
     }
 
-    /// Drops flights for what the scan has passed.
+    /// Drops requests for what the scan has passed.
     fn arrive(&mut self, leaf: &WalkedLeaf, block: usize) {
         let link = leaf.run.link().copied();
-        let mut pieces = self.flights.lock();
+        let mut pieces = self.requests.lock();
         if link != self.at {
-            let sent = pieces.iter().find(|flight| flight.run.link() == link.as_ref());
+            let sent = pieces.iter().find(|request| request.run.link() == link.as_ref());
             let front = self.front.as_ref().filter(|front| front.leaf.run.link() == link.as_ref());
-            let number = sent.map(|flight| flight.number).or(front.map(|front| front.number));
+            let number = sent.map(|request| request.number).or(front.map(|front| front.number));
             if number.is_none() {
                 // The scan moved elsewhere.
                 self.front = None;
@@ -195,28 +195,29 @@ impl Readahead {
                 }
             }
             None => {
-                pieces.drain(..).for_each(|flight| flight.cancel());
+                pieces.drain(..).for_each(|request| request.cancel());
                 let leaf = leaf.clone();
                 let (block, opening) = (block + 1, None);
                 let successor = Successor::Unknown;
                 self.front = Some(Front { number: here, leaf, block, opening, successor });
             }
         }
-        pieces.retain(|flight| {
-            let is_behind = flight.number < here || flight.number == here && flight.ends_by(block);
+        pieces.retain(|request| {
+            let is_behind =
+                request.number < here || request.number == here && request.ends_by(block);
             if is_behind {
-                flight.cancel();
+                request.cancel();
             }
             !is_behind
         });
     }
 
-    /// The next flight; `None` if there is none, or if its start is not known yet.
+    /// The next request; `None` if there is none, or if its start is not known yet.
     fn next(
         &mut self,
         engine: &Engine,
         (version, tree): (&Arc<Version>, TreeId),
-    ) -> Result<Option<Arc<Flight>>> {
+    ) -> Result<Option<Arc<Request>>> {
         loop {
             let to = self.to.as_deref();
             let Some(front) = &mut self.front else { return Ok(None) };
@@ -224,24 +225,24 @@ impl Readahead {
             if front.opening.is_some() {
                 return Ok(None);
             }
-            let flight = |end, stage, bytes| {
+            let request = |end, stage, bytes| {
                 let (run, version) = (front.leaf.run.clone(), Arc::downgrade(version));
                 let state = Mutex::new(State {
                     end,
                     stage,
                     version,
-                    brought: VecDeque::new(),
+                    loaded: VecDeque::new(),
                     memory: None,
                     panicked: false,
                 });
                 let (number, start, arrived) = (front.number, front.block, Condvar::new());
-                Arc::new(Flight { number, run, start, bytes, state, arrived })
+                Arc::new(Request { number, run, start, bytes, state, arrived })
             };
             let Some(run) = front.leaf.run.resident() else {
                 let bytes = (BULK_BYTES + PIECE_BYTES_MAX) as u64;
-                let flight = flight(None, Stage::Waiting, bytes);
-                front.opening = Some(flight.clone());
-                return Ok(Some(flight));
+                let request = request(None, Stage::Waiting, bytes);
+                front.opening = Some(request.clone());
+                return Ok(Some(request));
             };
             let blocks = to.map_or(usize::MAX, |to| run.block_for(to) + 1).min(run.block_count());
             if front.block < blocks {
@@ -253,10 +254,10 @@ impl Readahead {
                 }
                 let (end, (stored, raw)) = (piece.end, run.piece_bytes(piece.clone()));
                 let is_there = run.wanted(piece, &*engine.cx.cache).is_empty();
-                let stage = if is_there { Stage::Landed } else { Stage::Waiting };
-                let flight = flight(Some(end), stage, stored + raw);
+                let stage = if is_there { Stage::Done } else { Stage::Waiting };
+                let request = request(Some(end), stage, stored + raw);
                 front.block = end;
-                return Ok(Some(flight));
+                return Ok(Some(request));
             }
             let Successor::Leaf(leaf) = &front.successor else { return Ok(None) };
             (front.leaf, front.successor) = (leaf.clone(), Successor::Unknown);
@@ -307,37 +308,37 @@ impl Front {
 
 impl Drop for Readahead {
     fn drop(&mut self) {
-        // Flights that have not started need not run.
-        self.flights.lock().drain(..).for_each(|flight| flight.cancel());
+        // Requests that have not started need not run.
+        self.requests.lock().drain(..).for_each(|request| request.cancel());
     }
 }
 
-impl Flights {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Flight>>> {
+impl Requests {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Request>>> {
         self.pieces.lock().unwrap()
     }
 
-    /// The flight that reads this block.
-    fn of(&self, run: &Run, block: usize) -> Option<Arc<Flight>> {
+    /// The request that reads this block.
+    fn of(&self, run: &Run, block: usize) -> Option<Arc<Request>> {
         let link = run.link();
-        let holds = |flight: &&Arc<Flight>| {
-            flight.run.link() == link.as_ref() && flight.start <= block && !flight.ends_by(block)
+        let holds = |request: &&Arc<Request>| {
+            request.run.link() == link.as_ref() && request.start <= block && !request.ends_by(block)
         };
         self.lock().iter().find(holds).cloned()
     }
 }
 
-impl AheadOfCursor for Flights {
-    fn meet(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)> {
-        self.of(run, block).and_then(|flight| flight.meet(block))
+impl AheadOfCursor for Requests {
+    fn wait_for(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)> {
+        self.of(run, block).and_then(|request| request.wait_for(block))
     }
 
-    fn brought(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)> {
-        self.of(run, block).and_then(|flight| flight.lock().take(block))
+    fn loaded(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)> {
+        self.of(run, block).and_then(|request| request.lock().take(block))
     }
 }
 
-impl Flight {
+impl Request {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
@@ -346,32 +347,32 @@ impl Flight {
         self.lock().end
     }
 
-    /// True if the flight ends at or before this block.
+    /// True if the request ends at or before this block.
     fn ends_by(&self, block: usize) -> bool {
         self.end().is_some_and(|end| end <= block)
     }
 
-    /// Runs the flight on a reader's thread.
-    fn fly(&self, cx: &TreeContext) {
+    /// Reads the piece, on a reader thread.
+    fn run(&self, cx: &TreeContext) {
         let version = {
             let mut state = self.lock();
             if state.stage != Stage::Waiting {
                 return;
             }
             // A version that is gone has no readers.
-            let Some(version) = state.version.upgrade() else { return state.land(self.start) };
-            state.stage = Stage::Flying;
+            let Some(version) = state.version.upgrade() else { return state.finish(self.start) };
+            state.stage = Stage::Running;
             version
         };
-        let landing = Landing(self);
-        self.bring(cx);
-        drop(landing);
+        let end_on_drop = EndOnDrop(self);
+        self.load_blocks(cx);
+        drop(end_on_drop);
         drop(version);
     }
 
     /// Reads the blocks. Errors are dropped: the scan gets them when it reads the blocks itself
     /// (invariant 1).
-    fn bring(&self, cx: &TreeContext) {
+    fn load_blocks(&self, cx: &TreeContext) {
         let Ok(run) = self.run.open(cx) else { return };
         let end = self.end();
         let piece = match end {
@@ -381,75 +382,75 @@ impl Flight {
         self.lock().end = Some(piece.end);
         let piece = run.wanted(piece, &*cx.cache);
         cx.counters.pieces_ahead.fetch_add(1, Ordering::Relaxed);
-        run.bring(piece, &*cx.cache, |block, brought, chunks| {
-            self.lock().brought.push_back((block, brought, chunks));
+        run.load_together(piece, &*cx.cache, |block, loaded, chunks| {
+            self.lock().loaded.push_back((block, loaded, chunks));
             self.arrived.notify_all();
         });
     }
 
-    fn is_landed(&self) -> bool {
-        self.lock().stage == Stage::Landed
+    fn is_done(&self) -> bool {
+        self.lock().stage == Stage::Done
     }
 
-    /// Waits for a block of this flight that the scan needs.
-    fn meet(&self, block: usize) -> Option<(BlockGuard, Chunks)> {
+    /// Waits for a block of this request that the scan needs.
+    fn wait_for(&self, block: usize) -> Option<(BlockGuard, Chunks)> {
         let mut state = self.lock();
         if state.stage == Stage::Waiting {
             // Not started: reading it here is as fast.
-            state.land(self.start);
+            state.finish(self.start);
         }
         loop {
-            if let Some(brought) = state.take(block) {
-                return Some(brought);
+            if let Some(loaded) = state.take(block) {
+                return Some(loaded);
             }
             // The panic is repeated here, as if this thread had read the block itself.
             assert!(!state.panicked, "a thread that read ahead panicked");
-            if state.stage != Stage::Flying {
+            if state.stage != Stage::Running {
                 return None;
             }
             state = self.arrived.wait(state).unwrap();
         }
     }
 
-    /// Cancels the flight unless a thread has started it.
+    /// Cancels the request unless a thread has started it.
     fn cancel(&self) {
         let mut state = self.lock();
         if state.stage == Stage::Waiting {
-            state.land(self.start);
+            state.finish(self.start);
         }
     }
 }
 
 impl State {
-    /// Takes this block if the flight has read it. The scan goes in order, so blocks before it are
+    /// Takes this block if the request has read it. The scan goes in order, so blocks before it are
     /// dropped.
     fn take(&mut self, block: usize) -> Option<(BlockGuard, Chunks)> {
-        while let Some((index, ..)) = self.brought.front()
+        while let Some((index, ..)) = self.loaded.front()
             && *index <= block
         {
-            let brought = self.brought.pop_front().filter(|(index, ..)| *index == block);
-            if let Some((_, brought, chunks)) = brought {
-                return Some((brought, chunks));
+            let loaded = self.loaded.pop_front().filter(|(index, ..)| *index == block);
+            if let Some((_, loaded, chunks)) = loaded {
+                return Some((loaded, chunks));
             }
         }
         None
     }
 
-    /// Ends the flight. If the leaf was not opened, the flight has read nothing from block `start`
+    /// Ends the request. If the leaf was not opened, the request has read nothing from block `start`
     /// on.
-    fn land(&mut self, start: usize) {
+    fn finish(&mut self, start: usize) {
         self.end.get_or_insert(start);
-        self.stage = Stage::Landed;
+        self.stage = Stage::Done;
     }
 }
 
-/// Marks a flight as landed when dropped, also during a panic.
-struct Landing<'a>(&'a Flight);
+/// Marks a request as done when dropped, also during a panic.
+struct EndOnDrop<'a>(&'a Request);
 
-impl Drop for Landing<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        state.land(self.0.start);
+        state.finish(self.0.start);
         state.panicked = thread::panicking();
         drop(state);
         self.0.arrived.notify_all();

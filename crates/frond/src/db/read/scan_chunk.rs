@@ -19,7 +19,7 @@ use crate::{
             readahead::Readahead,
             sources::{MemSource, ReadSource},
         },
-        tree::bring_up,
+        tree::to_newest_version,
     },
     layout::RowVersions,
     message::Kind,
@@ -83,7 +83,7 @@ impl<'a> RowConversion<'a> {
     pub fn give(&self, value: &mut Vec<u8>) -> Result<()> {
         match (self.projection, self.versions) {
             (Some(projection), _) => projection.keep(Some(self.entry), value),
-            (None, Some(versions)) => bring_up(versions, self.entry, value),
+            (None, Some(versions)) => to_newest_version(versions, self.entry, value),
             (None, None) => Ok(()),
         }
     }
@@ -180,7 +180,7 @@ impl<'a> ScanChunk<'a> {
             let cursor = RunCursor::new(run.clone(), cx.cache.clone()).range(lo, hi);
             let mut cursor = cursor.read_ahead(direction, bytes);
             if let Some(others) = self.others {
-                cursor.set_others(others.flights());
+                cursor.set_others(others.requests());
             }
             if let Some(RowConversion { projection: Some(projection), .. }) = self.shape {
                 cursor.project(projection.columns())?;

@@ -135,7 +135,7 @@ impl Snapshot {
         value: &mut Vec<u8>,
     ) -> Result<bool> {
         let found = self.view(tree)?.get(tree.entry.id, key.as_ref(), value)?;
-        tree.bring_up(value)?;
+        tree.to_newest_version(value)?;
         Ok(found)
     }
 
@@ -160,7 +160,7 @@ impl Snapshot {
         in_key_order(keys, |key| {
             let mut value = Vec::new();
             let found = view.get(tree.entry.id, key, &mut value)?;
-            tree.bring_up(&mut value)?;
+            tree.to_newest_version(&mut value)?;
             Ok(found.then_some(value))
         })
     }

@@ -119,7 +119,7 @@ impl Txn {
         let mode = RowMode::from(lock);
         let mut found = self.get_locking(tree, key, mode, if_locked)?;
         if let Some(value) = &mut found {
-            tree.bring_up(value)?;
+            tree.to_newest_version(value)?;
         }
         Ok(found)
     }
@@ -164,7 +164,7 @@ impl Txn {
         value: &mut Vec<u8>,
     ) -> Result<bool> {
         let is_there = self.read_as_it_is(state, tree, key, at, value)?;
-        tree.bring_up(value)?;
+        tree.to_newest_version(value)?;
         Ok(is_there)
     }
 
@@ -361,8 +361,8 @@ impl Shared {
         // commit.
         if now != then && has_layouts {
             let newest = Tree::new(tree.shared.clone(), tree.entry.clone());
-            newest.bring_up(&mut now)?;
-            newest.bring_up(&mut then)?;
+            newest.to_newest_version(&mut now)?;
+            newest.to_newest_version(&mut then)?;
         }
         Ok(is_now != was_then || now != then)
     }

@@ -15,7 +15,7 @@ use crate::{
     db::{
         Projection, Tree,
         batch::check_key,
-        read::{Messages, View, bring_together, key_order},
+        read::{Messages, View, key_order, load_leaf_blocks},
     },
 };
 
@@ -157,7 +157,7 @@ impl Txn {
         }
         let below: Vec<&[u8]> = open.iter().map(|open| open.key).collect();
         let engine = &self.shared.engine;
-        bring_together(engine, &view.version, tree.entry.id, &below);
+        load_leaf_blocks(engine, &view.version, tree.entry.id, &below);
         state.check_interrupted()?;
         if let Some(root) = view.version.roots.get(&tree.entry.id) {
             root.get_many(&engine.cx, &below, options.columns(), &mut |number, found| {
@@ -218,7 +218,7 @@ impl View<'_> {
             }
             None => {
                 let exists = messages.finish(self.engine, value)?;
-                tree.bring_up(value)?;
+                tree.to_newest_version(value)?;
                 exists
             }
         };

@@ -90,7 +90,7 @@ impl Txn {
     }
 
     /// True if the transaction has written a key, and not rolled that back.
-    pub(crate) fn has_said(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+    pub(crate) fn has_written_key(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
         let state = self.stay()?;
         Ok(self.own_state(&state, HashedKey::new(tree.entry.id, key))? != OwnState::Untouched)
     }

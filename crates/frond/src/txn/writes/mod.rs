@@ -216,8 +216,8 @@ impl TxnWrites {
         let is_first = chains.push(hash, rows, |first| set.is_key_at(first, tree, key));
         let state = trees.enter(tree);
         // If the transaction deleted the key itself, it is not known whether the trees have it.
-        let is_unsaid = is_first && state.covers.newest(key).is_none();
-        let is_inserted = is_absent && (is_unsaid || plant!("txn: every insert is fresh"));
+        let is_untouched = is_first && state.covers.newest(key).is_none();
+        let is_inserted = is_absent && (is_untouched || plant!("txn: every insert is fresh"));
         set.push(tree, key, tag, payload, is_inserted);
         self.adds |= tag.kind() != crate::message::Kind::Delete;
         state.note(set, slot, tag, is_first);

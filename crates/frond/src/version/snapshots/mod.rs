@@ -180,7 +180,7 @@ impl Snapshots {
     /// Removes a holder: one of the transaction `id`, or a handle or cursor.
     pub fn release(&self, state: &SnapshotState, id: Option<u64>) {
         if state.is_registered {
-            self.list(state).let_go(state, id);
+            self.list(state).remove_holder(state, id);
         }
     }
 
@@ -289,7 +289,7 @@ impl Listed {
         }
     }
 
-    fn let_go(&mut self, state: &SnapshotState, id: Option<u64>) {
+    fn remove_holder(&mut self, state: &SnapshotState, id: Option<u64>) {
         let Self { held, readers } = self;
         let Ok(index) = find(held, state.at) else { return };
         match id {

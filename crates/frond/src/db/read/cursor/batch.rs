@@ -44,7 +44,7 @@ impl Cursor {
             let rest = if forward { self.rows.len() - self.index } else { self.index };
             // One descent fetches as many rows as the caller asks for.
             if rest == 0 && rows_max < ROWS_MAX {
-                self.piece_rows = self.piece_rows.max(rows_max);
+                self.chunk_rows = self.chunk_rows.max(rows_max);
             }
             let met = if rest > 0 {
                 Ok(true)

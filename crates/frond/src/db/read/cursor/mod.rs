@@ -64,7 +64,7 @@ pub(in crate::db) enum Gap {
 pub struct Cursor {
     /// Readahead, if any. Declared before the snapshot, so that requests that have not started are
     /// cancelled before the last handle closes the store.
-    flights: Option<Readahead>,
+    readahead: Option<Readahead>,
     snapshot: Snapshot,
     tree: TreeId,
     /// `None` while the catalog itself is read.
@@ -83,7 +83,7 @@ pub struct Cursor {
     /// Rows `index..` are above the gap (forward), rows `..index` below it (backward).
     index: usize,
     forward: bool,
-    piece_rows: usize,
+    chunk_rows: usize,
     /// Bytes to read at once.
     ahead: usize,
     lone: Option<Lone>,
@@ -143,10 +143,10 @@ impl Cursor {
             blob: Vec::new(),
             index: 0,
             forward: true,
-            piece_rows: ROWS_FIRST,
+            chunk_rows: ROWS_FIRST,
             ahead: 0,
             lone: None,
-            flights: None,
+            readahead: None,
             interrupter: None,
             order: KeyOrder::default(),
         }
@@ -251,9 +251,9 @@ impl Cursor {
         self.is_on_row = false;
         self.rows.clear();
         self.index = 0;
-        self.piece_rows = ROWS_FIRST;
+        self.chunk_rows = ROWS_FIRST;
         self.ahead = 0;
-        (self.lone, self.flights) = (None, None);
+        (self.lone, self.readahead) = (None, None);
     }
 
     /// The row above the cursor's row, or `None` at the end of the range. The cursor moves to that
@@ -463,9 +463,9 @@ impl Cursor {
             tree: self.tree,
             stretch: &LeafStretch::default(),
             range: (None, None),
-            rows_max: self.piece_rows,
+            rows_max: self.chunk_rows,
             ahead: (Direction::Forward, self.ahead),
-            others: self.flights.as_ref(),
+            others: self.readahead.as_ref(),
             shape: RowConversion::of(
                 self.entry.as_deref(),
                 self.schema.as_deref(),
@@ -490,8 +490,9 @@ impl Cursor {
     ) {
         let (Some(leaf), AHEAD_MAX..) = (leaf, self.ahead) else { return };
         let engine = &self.snapshot.engine;
-        let ahead = self.flights.get_or_insert_with(|| Readahead::new(&engine.cx, self.to.clone()));
-        cursor.set_others(ahead.flights());
+        let ahead =
+            self.readahead.get_or_insert_with(|| Readahead::new(&engine.cx, self.to.clone()));
+        cursor.set_others(ahead.requests());
         ahead.send(engine, (version, self.tree), leaf, cursor.block_index());
     }
 
@@ -588,7 +589,7 @@ impl Cursor {
         range: (Option<&[u8]>, Option<&[u8]>),
     ) -> Result<u64> {
         let (direction, rows_max) = match self.forward {
-            true => (Direction::Forward, self.piece_rows),
+            true => (Direction::Forward, self.chunk_rows),
             // A backward chunk must reach the gap.
             false => (Direction::Backward, usize::MAX),
         };
@@ -600,7 +601,7 @@ impl Cursor {
             range,
             rows_max,
             ahead: (direction, self.ahead),
-            others: self.flights.as_ref(),
+            others: self.readahead.as_ref(),
             shape: RowConversion::of(
                 self.entry.as_deref(),
                 self.schema.as_deref(),
@@ -609,7 +610,7 @@ impl Cursor {
         };
         let Fetched { tombstones, lone } = piece.fetch(&mut self.rows)?;
         // A short scan does not continue, so it keeps nothing.
-        let lone = lone.filter(|_| self.forward && self.piece_rows > ROWS_FIRST);
+        let lone = lone.filter(|_| self.forward && self.chunk_rows > ROWS_FIRST);
         self.lone = lone.map(|cursor| {
             let run =
                 stretch.runs.last().filter(|part| part.run.link() == cursor.run().link().as_ref());
@@ -621,7 +622,7 @@ impl Cursor {
 
     /// Lets the next chunk be longer, because the scan has gone on.
     fn lengthen(&mut self) {
-        self.piece_rows = (self.piece_rows * ROWS_GROWTH).min(ROWS_MAX);
+        self.chunk_rows = (self.chunk_rows * ROWS_GROWTH).min(ROWS_MAX);
         self.ahead = (self.ahead * 2).clamp(AHEAD_FIRST, AHEAD_MAX);
     }
 }

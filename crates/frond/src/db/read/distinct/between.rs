@@ -43,7 +43,7 @@ impl Stretch {
 impl Tree {
     /// The number of values of the prefix that ends with this part, if large groups have nearly all
     /// rows.
-    pub(super) fn beside_large(
+    pub(super) fn count_between_large(
         &self,
         cursor: &mut Cursor,
         keys: &Keys,

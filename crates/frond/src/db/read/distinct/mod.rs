@@ -191,7 +191,7 @@ impl Tree {
         }
         let mut counts = Vec::with_capacity(shares.len());
         for (part, (share, sizes)) in (from..).zip(shares.into_iter().zip(sizes)) {
-            let count = match self.beside_large(&mut cursor, keys, part, (rows, sizes))? {
+            let count = match self.count_between_large(&mut cursor, keys, part, (rows, sizes))? {
                 Some(count) => count,
                 None => share / sampled.max(1) as f64 * rows as f64,
             };

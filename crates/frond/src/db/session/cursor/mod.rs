@@ -413,7 +413,7 @@ impl TxnCursor<'_> {
         if !self.own.apply(exists, value)? {
             return Ok(false);
         }
-        self.tree.bring_up(value)?;
+        self.tree.to_newest_version(value)?;
         Ok(true)
     }
 }

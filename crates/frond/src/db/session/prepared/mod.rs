@@ -243,7 +243,7 @@ impl PreparedTxn {
                 prepared.guaranteed = None;
             }
             self.shared.end_guarantee(&prepared);
-            self.shared.let_go(*prepared, None);
+            self.shared.release(*prepared, None);
         }
         let level = self.shared.commits.durability;
         place.map_or(Ok(()), |reservation| self.shared.wait_durable(&reservation, level))
@@ -259,7 +259,7 @@ impl PreparedTxn {
         if let Some(logged) = &ordered {
             self.shared.apply_and_publish(&prepared.payload, logged);
         }
-        self.shared.let_go(*prepared, ordered.as_ref().map(|logged| logged.seqno));
+        self.shared.release(*prepared, ordered.as_ref().map(|logged| logged.seqno));
         ordered.map(|logged| logged.reservation)
     }
 
@@ -357,8 +357,8 @@ impl Shared {
     }
 
     /// Releases what a decided transaction kept, after its commit or rollback is visible.
-    fn let_go(&self, mut prepared: Prepared, commit: Option<Seqno>) {
-        self.give_locks_back(&mut prepared);
+    fn release(&self, mut prepared: Prepared, commit: Option<Seqno>) {
+        self.release_locks(&mut prepared);
         let in_doubt = &self.engine.in_doubt;
         match commit {
             Some(seqno) => in_doubt.commit(&prepared.xid, seqno),
@@ -368,7 +368,7 @@ impl Shared {
     }
 
     /// Releases its locks.
-    fn give_locks_back(&self, prepared: &mut Prepared) {
+    fn release_locks(&self, prepared: &mut Prepared) {
         let Prepared { entered, live, locks, .. } = prepared;
         entered.drain(..).for_each(|tree| tree.writers.leave(live));
         if let Some(mut locks) = locks.take() {
@@ -382,7 +382,7 @@ impl Shared {
     /// disk.
     pub(in crate::db) fn leave_prepared(&self) {
         for mut prepared in self.sessions.prepared.drain() {
-            self.give_locks_back(&mut prepared);
+            self.release_locks(&mut prepared);
         }
     }
 }

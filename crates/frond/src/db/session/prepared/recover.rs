@@ -281,7 +281,7 @@ impl Shared {
             others.extend(prepared.spilled.as_ref().and_then(Change::spilled).cloned());
             if !self.lifecycle.read_only {
                 let has_room = self.guarantee_again(&mut prepared);
-                let has_room = has_room.inspect_err(|_| self.give_locks_back(&mut prepared))?;
+                let has_room = has_room.inspect_err(|_| self.release_locks(&mut prepared))?;
                 without_room += usize::from(!has_room);
             }
             self.sessions.prepared.add_recovered(Box::new(prepared));
@@ -378,7 +378,7 @@ impl Shared {
         }
         (prepared.locks, prepared.live) = (Some(locks), live);
         if taken.is_err() {
-            self.give_locks_back(prepared);
+            self.release_locks(prepared);
             unread?;
             let why = format!("{} writes a row that another does, too", prepared.xid);
             return Err(malformed(&self.engine, why));

@@ -196,7 +196,7 @@ impl TemporaryCursor<'_> {
             self.scan.step()?;
             if exists && !self.scan.is_gone(&self.key)? {
                 let Held { tree, .. } = self.held;
-                tree.bring_up(&mut self.value)?;
+                tree.to_newest_version(&mut self.value)?;
                 if let Some(projection) = &self.projection {
                     projection.keep(Some(&tree.entry), &mut self.value)?;
                 }

@@ -158,7 +158,7 @@ impl Held {
         let messages = self.messages(state, key, value)?;
         let exists = messages.finish(self.engine(), value)?;
         if exists {
-            self.tree.bring_up(value)?;
+            self.tree.to_newest_version(value)?;
         }
         Ok(exists)
     }

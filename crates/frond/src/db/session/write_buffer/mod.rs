@@ -233,8 +233,8 @@ impl WriteBuffer {
         let mut writes = self.live.lock();
         let mark = writes.mark();
         // The set does not know spilled writes when it decides whether a key is fresh (Rule: I7).
-        let is_unsaid = !writes.is_spilled() || own == OwnState::Untouched;
-        write.append_to(&mut writes, key, is_insert && is_unsaid, rows)?;
+        let is_untouched = !writes.is_spilled() || own == OwnState::Untouched;
+        write.append_to(&mut writes, key, is_insert && is_untouched, rows)?;
         let entries = writes.len() as u64;
         if let Err(error) = self.charge(engine, state, &writes) {
             writes.rollback_to(mark);

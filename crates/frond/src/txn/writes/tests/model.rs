@@ -90,8 +90,8 @@ impl Run {
 
     fn entry(&mut self, tree: usize, key: &[u8], is_insert: bool, word: Word, to: Option<Vec<u8>>) {
         let model = &mut self.model;
-        let is_unsaid = !model.states[tree].contains_key(key);
-        model.entries[tree].entry(key.to_vec()).or_insert(is_insert && is_unsaid);
+        let is_untouched = !model.states[tree].contains_key(key);
+        model.entries[tree].entry(key.to_vec()).or_insert(is_insert && is_untouched);
         model.states[tree].insert(key.to_vec(), word);
         if word != Word::Deleted {
             model.maxima[tree] = model.maxima[tree].take().max(Some(key.to_vec()));

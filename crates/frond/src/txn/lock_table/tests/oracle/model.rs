@@ -226,7 +226,7 @@ impl Model {
     }
 
     /// Whether no owner holds it or waits for it.
-    pub fn is_nobodys(&self, id: Id) -> bool {
+    pub fn is_free(&self, id: Id) -> bool {
         self.locks.get(&id).is_none_or(|lock| lock.holders.is_empty() && lock.waiting.is_empty())
     }
 

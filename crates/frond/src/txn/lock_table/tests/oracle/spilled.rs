@@ -55,7 +55,7 @@ impl Game {
         let mut rows = self.model.written_rows(owner);
         rows.retain(|_| self.next(4) > 0);
         let claimed = (self.tree(), self.key());
-        let claims = self.next(4) == 0 && self.model.is_nobodys(Id::Row(claimed.0, claimed.1));
+        let claims = self.next(4) == 0 && self.model.is_free(Id::Row(claimed.0, claimed.1));
         let all: Vec<_> = rows.iter().copied().chain(claims.then_some(claimed)).collect();
         let named = all.iter().map(|(tree, key)| (*tree, bytes(*key)));
         self.beyond[owner].0.lock().unwrap().extend(named);
