@@ -39,7 +39,7 @@ impl BlobHold {
         self.synced.load(Ordering::Relaxed)
     }
 
-    /// Records that such a sync has ended.
+    /// Records that a sync that started after the blob was written has ended.
     pub fn set_synced(&self) {
         self.synced.store(true, Ordering::Relaxed);
     }

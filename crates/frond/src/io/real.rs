@@ -341,7 +341,7 @@ mod tests {
         let lock = |file: &Arc<dyn File>, kind| file.try_lock(kind).expect("a lock");
         assert!(lock(&one, LockKind::Shared) && lock(&two, LockKind::Shared));
         assert!(!lock(&three, LockKind::Exclusive));
-        // What the system tells depends on the file system; it names no other process.
+        // What the system reports depends on the file system; it names no other process.
         let own = std::process::id();
         assert!(three.lock_holders().iter().all(|pid| *pid == own));
         one.unlock().expect("unlocked");

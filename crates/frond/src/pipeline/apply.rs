@@ -133,7 +133,7 @@ impl Engine {
                 self.store.adopt_blob(blob, publish, *lineage)?;
             }
             effects.blobs.clear();
-            // What came and went inside a job gives its space back.
+            // Runs that a job both wrote and dropped give their space back.
             effects.early.retain(|(run, _)| run.refs() > 0);
             effects.early.iter().for_each(|(run, _)| self.cx.remember(run));
         }
@@ -191,7 +191,7 @@ impl Engine {
                     Arc::make_mut(roots).insert(loaded.tree, Arc::new(root));
                     Arc::make_mut(&mut branches.loaded).insert(loaded.tree, publish);
                 }
-                // It is applied as a memtable's rows are.
+                // A spill or prepare is applied as the rows of a memtable are.
                 Change::Spill(_) | Change::Prepare(_) | Change::Layout => {}
                 Change::Snapshot(id) => {
                     let snapshot = NamedVersion::fresh(*id, last, publish, roots);
