@@ -1,8 +1,9 @@
-//! Schema: the columns of a tree's columnar runs, and what earlier runs taught about encoding them.
+//! The schema of a tree: the columns of its columnar runs, and what was learned from earlier runs
+//! about encoding them.
 //!
 //! The best encoding of a column is found by trying all of them, which costs several times as much
 //! as encoding once. So each run starts with what the last run found. Leaves and buffer runs learn
-//! separately: leaves have a codec and dense keys, buffer runs neither.
+//! separately: leaves have a codec and dense keys, buffer runs have neither.
 //!
 //! Models of strings are trained on a sample of a leaf, spread over it, when that leaf is written,
 //! and serve the leaves after it; they are trained again when a leaf takes a tenth more than the
