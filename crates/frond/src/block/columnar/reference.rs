@@ -16,7 +16,7 @@
 //!    one read of its own, and one in place for each target.
 //! 2. Key columns have no references: they are searched as they are.
 //! 3. Numbers of targets ascend, and a block has at most [`REFERRING_MAX`] columns with references:
-//!    decoding the whole block decodes no column more often than that.
+//!    so decoding a whole block decodes no column more often than that.
 //! 4. The length of decoded strings is bounded as everything decoded is, by
 //!    [`ColumnarBlock::bytes_max`]; with references, and with escaped bytes, they are at most twice
 //!    as long.
@@ -338,7 +338,7 @@ fn spell<'a>(
 /// A column of the block being built that a later one may refer to.
 #[derive(Debug)]
 pub(super) struct Candidate {
-    /// The number among all columns of the tree, and in this block's directory.
+    /// Its number among all columns of the tree; `at` is its position in this block's directory.
     pub number: usize,
     pub at: u16,
     /// Bytes that terminate its strings.
