@@ -1,5 +1,5 @@
-//! Disks that are too small, of every size (P13): statements are refused and reads go on; when
-//! space is free again, so is the service, without a restart.
+//! Disks that are too small, of every size (P13): statements are refused and reads continue; when
+//! space is free again, statements succeed without a restart.
 
 use std::fmt;
 
