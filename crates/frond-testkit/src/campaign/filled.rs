@@ -146,7 +146,7 @@ impl Life {
         Ok(life)
     }
 
-    /// Notes what must survive: `issued` changes were started.
+    /// Records what must survive: `issued` changes were started.
     fn note(&self, issued: u64) {
         let floor_power = if self.level == Durability::Sync { self.acknowledged } else { 0 };
         self.vfs.set_note(Note { issued, floor_power, floor_kill: self.acknowledged });

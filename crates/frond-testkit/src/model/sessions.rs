@@ -560,7 +560,7 @@ impl Session {
         self.gaps.push(Gap { tree, span, is_vague: false });
     }
 
-    /// Notes that the scan that locked the last gap has failed in it.
+    /// Records that the scan that locked the last gap has failed in it.
     pub fn fails_in_gap(&mut self) {
         let is_vague = self.statement.is_some();
         self.gaps.last_mut().into_iter().for_each(|gap| gap.is_vague = is_vague);

@@ -1,4 +1,5 @@
-//! Holds: they keep a blob's extent while something in memory may still hand out its reference.
+//! Holds, each of which keeps a blob's extent allocated while something in memory may still return
+//! its reference.
 
 use crate::{
     store::{Extent, Store},
@@ -6,7 +7,7 @@ use crate::{
 };
 
 /// Keeps the extent of one blob while it exists: batches, memtables and tree jobs have one for each
-/// blob whose reference they hold.
+/// blob whose reference they contain.
 #[derive(Debug)]
 pub struct BlobHold {
     store: Arc<Store>,

@@ -72,7 +72,7 @@ pub trait File: Send + Sync + fmt::Debug {
     fn len(&self) -> io::Result<u64>;
     /// Truncates the file, or extends it with a hole.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
-    /// Reserves space, so that writing there cannot meet a full disk.
+    /// Reserves space, so that writing there cannot hit a full disk.
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()>;
     /// Frees the space of a range, which then reads as zeros. May do nothing.
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()>;

@@ -182,8 +182,8 @@ impl File for RealFile {
 
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         match fs::fallocate(self.file.as_fd(), FallocateFlags::empty(), offset, bytes) {
-            // A file system without preallocation: writes there may still meet a full disk, which
-            // is then a failed write (P12) instead of a refused commit (P13).
+            // A file system without preallocation: writes there may still hit a full disk, which is
+            // then a failed write (P12) instead of a refused commit (P13).
             Err(Errno::OPNOTSUPP) => self.set_len(self.len()?.max(offset + bytes)),
             other => Ok(other?),
         }

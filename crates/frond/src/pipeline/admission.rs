@@ -10,12 +10,12 @@
 //! A transaction waits before it locks its first row. While it holds rows, others may wait for
 //! them, so it stops only where every writer must.
 //!
-//! A full disk in background work: it waits for space while the store goes on (P13). Commits are
-//! admitted against a reserve (`store/reserve.rs`), so that an apply or a checkpoint rarely meets a
-//! full disk. If one does, it has changed nothing and is retried after a moment; no writer waits
-//! for it: commits fail with `Full` instead, and deletes are the last to do so. A refused commit
-//! makes the pipeline hurry: the space of deleted rows comes back two checkpoints after the delete
-//! is applied.
+//! A full disk in background work: it waits for space while the store continues (P13). Commits are
+//! admitted against a reserve (`store/reserve.rs`), so that an apply or a checkpoint rarely finds
+//! the disk full. If one does, it has changed nothing and is retried after a moment; no writer
+//! waits for it: commits fail with `Full` instead, and deletes are the last to do so. A refused
+//! commit makes the pipeline hurry: the space of deleted rows comes back two checkpoints after the
+//! delete is applied.
 //!
 //! Deletes may use the reserve, but their records could also take the disk space that was set aside
 //! for the apply of rows committed before. Then no checkpoint would ever have enough space. So when
@@ -124,8 +124,8 @@ impl Drop for TurnTaken<'_> {
     }
 }
 
-/// How long background work pauses after it met a full disk, and the interval of rounds while it
-/// hurries, milliseconds.
+/// How long background work pauses after it found the disk full, and the interval of rounds while
+/// it hurries, milliseconds.
 const REST_MILLIS: u64 = 1000;
 /// Background work tries again at once if this much more is free than when it failed.
 const ROOM_BYTES: u64 = 1 << 20;
@@ -439,7 +439,7 @@ impl Engine {
     /// checkpoint. Without the checkpoint nothing would be lost, because the log is on the medium
     /// (`wal/recovery.rs`), but a store that is killed soon after each open would keep more log
     /// each time. If the disk has no space for this, returns the reason and leaves it to background
-    /// work, which goes on when there is space.
+    /// work, which continues when there is space.
     pub(crate) fn settle_recovered(&self) -> Result<Option<String>> {
         self.admission.full.is_replay.store(false, Ordering::Relaxed);
         // What had no space during the replay may have it now.

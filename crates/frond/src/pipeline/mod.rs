@@ -261,14 +261,14 @@ impl Signal {
     }
 }
 
-/// Whether the store may go on. The first failed write or sync, or a panic in background work,
+/// Whether the store may continue. The first failed write or sync, or a panic in background work,
 /// stops it for good (P12, P16): every later call except statistics and close fails until the store
 /// is reopened.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     /// Set after `why`; set without a reason by a clean close.
     failed: AtomicBool,
-    /// A close has begun. Its own work goes on until `failed` is set.
+    /// A close has begun. Its own work continues until `failed` is set.
     pub closing: AtomicBool,
     why: Mutex<Option<String>>,
 }

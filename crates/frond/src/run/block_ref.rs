@@ -76,8 +76,8 @@ impl fmt::Debug for BlockGuard {
     }
 }
 
-/// A decoded block for one brief look (a borrowed reference): neither finding nor releasing it
-/// writes memory that other readers of it write.
+/// A decoded block for brief use (a borrowed reference): neither finding nor releasing it writes
+/// memory that other readers of it write.
 pub(super) enum BlockRef {
     /// Found in the run's slot for it.
     InSlot(SlotBlock),
@@ -137,7 +137,7 @@ impl Run {
         }
     }
 
-    /// Returns block `index` decoded, as [`block`](Run::block) does, for one look.
+    /// Returns block `index` decoded, as [`block`](Run::block) does, for brief use.
     #[inline]
     pub(super) fn borrow_block(
         &self,

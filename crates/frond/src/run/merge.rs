@@ -9,7 +9,7 @@
 //! Invariants
 //! 1. Sources are in order of age; for one key, the newer message is folded over the older.
 //! 2. A source's range deletes hide entries of older sources, never its own (Rule: I26). Which
-//!    range deletes the output keeps is up to the caller.
+//!    range deletes the output keeps is decided by the caller.
 //! 3. Folding uses whole values. A source with a selection returns only the wanted fields while
 //!    its message is all that remains of a key; where something is folded onto its value, it
 //!    returns whole values from there on.

@@ -13,7 +13,7 @@
 //!    has just made.
 //!
 //! Threads: that of the merge. Cost of a block in use: a copy, and decoding its columns where the
-//! cache has room for the unpacked form; of any other block: one lookup.
+//! cache has free space for the unpacked form; of any other block: one lookup.
 
 use super::{Run, RunBuilder};
 use crate::{

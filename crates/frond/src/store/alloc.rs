@@ -14,7 +14,7 @@
 //! 1. A free range is in exactly one set: its class's, within regions of that class, or `open`,
 //!    whole regions of no class; everything from `frontier` on is open without being listed.
 //! 2. No two free ranges touch within a set: they are joined on insertion.
-//! 3. Nothing below `floor` is handed out (tests use it to put stores beyond 2^32).
+//! 3. Nothing below `floor` is allocated (tests use it to put stores beyond 2^32).
 //! 4. Freeing what is free already, or taking what is not, fails in release builds too.
 //!
 //! Threads: under the lock of [`Space`](super::Space). Cost: a few steps in ordered maps.
@@ -172,7 +172,7 @@ pub(super) struct Allocator {
 }
 
 impl Allocator {
-    /// The free space of an empty file, of which nothing below `floor` is handed out.
+    /// The free space of an empty file, of which nothing below `floor` is allocated.
     pub fn new(floor: u64) -> Self {
         let floor = if floor <= DATA_START { DATA_START } else { region_start(floor) };
         Self { floor, classes: Default::default(), open: FreeSet::default(), frontier: floor }
@@ -481,7 +481,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
-        /// What is handed out overlaps nothing in use, and free + used is everything below the
+        /// An allocated extent overlaps nothing in use, and free + used is everything below the
         /// frontier; a rebuild from the used extents gives the same free space.
         #[test]
         fn free_and_used_partition_the_file(steps in steps(), floor in 0usize..3) {

@@ -4,8 +4,8 @@
 //! publish with a run that lists it adopts it. The runs that list it are counted as of the version
 //! that the next checkpoint writes, like references to runs (Rule: I21); with the last run the blob
 //! dies, and is then kept and freed as a page is. A *hold* is independent of all that: batches,
-//! memtables and jobs have one for each reference they may hand out, and while there is a hold the
-//! extent stays.
+//! memtables and jobs have one for each reference that they may return, and while there is a hold
+//! the extent stays.
 //!
 //! Invariants
 //! 1. A held extent is never free: a dead one *waits*, on no list, until the last hold is released.
@@ -21,8 +21,8 @@ use crate::{
 };
 
 impl Space {
-    /// Holds an extent to which something in memory may hand out a reference: it is not freed while
-    /// it is held.
+    /// Holds an extent to which something in memory may still return a reference: it is not freed
+    /// while it is held.
     pub fn hold(&self, offset: u64) {
         if let Some(record) = self.lock().extents.get_mut(&offset) {
             record.holds += 1;

@@ -1,7 +1,7 @@
 //! Disk space: allocated before anything depends on it, and returned to the file system when it is
 //! free.
 //!
-//! A place is **backed** when writing there cannot meet a full disk, because the file system has
+//! A place is **backed** when writing there cannot hit a full disk, because the file system has
 //! allocated space for it. The naive way is to write and handle the error, but a failed write stops
 //! the store (P12). So allocating backs the extent first, and a full disk becomes a refused
 //! allocation (P13). A **reserve** beyond the last region is backed in advance; background work
@@ -11,7 +11,7 @@
 //! has the rest backed again.
 //!
 //! Invariants
-//! 1. A range that is punched or cut off is in no extent, and cannot be handed out meanwhile.
+//! 1. A range that is punched or cut off is in no extent, and cannot be allocated meanwhile.
 //! 2. Backing, cutting and punching happen one at a time; the space lock is not held for them.
 //! 3. Only extents keep bytes: everything that slots and pins need is held as extents, so space
 //!    that is given back contains nothing durable.
@@ -326,7 +326,7 @@ impl Store {
     /// Measures the free space of the disk. A file system that does not answer counts as full:
     /// commits then use what is backed, and are refused after that, until it answers again.
     fn measure_disk(&self) {
-        // What was punched can be backed again, as far as the disk has room.
+        // What was punched can be backed again, as far as the disk has space.
         let unmapped = {
             let space = self.space().lock();
             space.file_end().saturating_sub(DATA_START).saturating_sub(space.backed.total())
@@ -430,7 +430,7 @@ impl Store {
         self.give_back_under(&one_at_a_time, 0, self.backed_target())
     }
 
-    /// Backs all of the reserve again, as far as the disk has room: for the first commit after the
+    /// Backs all of the reserve again, as far as the disk has space: for the first commit after the
     /// store was idle.
     pub fn end_idle(&self) -> Result<()> {
         if !self.reserve.lock().is_idle {

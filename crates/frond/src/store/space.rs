@@ -12,7 +12,7 @@
 //! 1. Every byte after the header is in one extent or free (Rule: I18, docs/safety.md §3.5).
 //! 2. A dead extent is on exactly one list: of a lineage pin, of a version pin, or of the log.
 //!    While it is held it is on none; the last hold puts it on one or frees it.
-//! 3. An extent that is alive, pinned, named by the log or temporary is never handed out.
+//! 3. An extent that is alive, pinned, named by the log or temporary is never allocated.
 //! 4. A page dies only by a link that matches its record (place, length, birth, lineage). A wrong
 //!    link is an error in release builds, too, and changes nothing.
 //!
@@ -86,7 +86,7 @@ pub(super) struct Record {
     pub log: Option<Lsn>,
     /// Linked by no version yet: spills, bulk loads in progress.
     pub temporary: bool,
-    /// Number of holders in memory that may still hand out a reference to it (blobs).
+    /// Number of holders in memory that may still return a reference to it (blobs).
     pub holds: u32,
     /// Dead, and on no list because it is held.
     pub waits: bool,

@@ -103,7 +103,7 @@ impl MemtableRef {
         self.log_from.store(position.0, Ordering::Release);
     }
 
-    /// Notes the catalog changes of one of its commits. Called before that commit is inserted, so
+    /// Records the catalog changes of one of its commits. Called before that commit is inserted, so
     /// before the memtable can be applied.
     pub fn note(&self, changes: &[Change]) {
         if let Some(spilled) = changes.iter().find_map(Change::spilled) {

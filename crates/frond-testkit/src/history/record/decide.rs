@@ -137,7 +137,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Notes that a decision has failed. If the store has stopped, the transaction waits for the
+    /// Records that a decision has failed. If the store has stopped, the transaction waits for the
     /// next opening; otherwise nothing was done.
     fn in_doubt(&self, xid: &Xid, went: Result<()>) -> Result<()> {
         let is_refused =

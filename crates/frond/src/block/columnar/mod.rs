@@ -26,7 +26,7 @@
 //! | `spare.rs` | memory that is passed from one vector to the next |
 //! | `rows.rs` | a position in a block |
 //! | `check.rs` | checking a whole block |
-//! | `unpack.rs` | unpacked blocks: faster to read, for a cache that has room |
+//! | `unpack.rs` | unpacked blocks: faster to read, for a cache with free space |
 //! | `weigh.rs` | the size of each column |
 //! | `builder.rs`, `pushed_rows.rs` | rows in, block out; rows as pushed, and the ends of their columns |
 //! | `writer.rs` | choosing each column's encoding, from block to block |

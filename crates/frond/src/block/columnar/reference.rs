@@ -81,7 +81,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Notes the place of the string of column `at`.
+    /// Records the place of the string of column `at`.
     #[inline]
     pub fn note(&mut self, at: usize, range: Range<usize>) {
         if let Some(place) = self.all.get_mut(self.count) {

@@ -1,5 +1,5 @@
-//! Unpacking: a columnar block as a cache with room keeps it, with the same rows, but no column
-//! under a general codec.
+//! Unpacking: a columnar block as a cache with free space keeps it, with the same rows, but no
+//! column under a general codec.
 //!
 //! Encodings can be read row by row, and cost nothing to keep; a codec makes each reader of a
 //! string decode those of the whole block, some microseconds each time. So a block that is read

@@ -19,7 +19,7 @@
 //!    is written as it is, before any later one. What died right after it is written, too: the
 //!    branch needs it, and the snapshot must not keep it in memory.
 //!
-//! Threads: the checkpointer, or the caller of `Db::checkpoint`. Commits and applies go on
+//! Threads: the checkpointer, or the caller of `Db::checkpoint`. Commits and applies continue
 //! concurrently.
 
 use crate::{
@@ -73,7 +73,7 @@ impl BlobChanges {
         let run = match run.glance(cx) {
             Ok(run) => run,
             // A damaged run cannot be asked what it listed: those blobs are never freed, but the
-            // checkpoint goes on.
+            // checkpoint continues.
             Err(error) if left == 0 && error.is_of_a_page() => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -386,7 +386,7 @@ impl Engine {
 
     /// First log position to keep. Recovery needs the log from `needed` on. The log kept for
     /// followers goes further back, but never exceeds the free disk space, so that it is given up
-    /// before commits meet a full disk.
+    /// before commits find the disk full.
     fn log_kept_from(&self, needed: Lsn) -> Lsn {
         if self.keep_log_bytes == 0 {
             return needed;

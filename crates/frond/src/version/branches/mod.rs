@@ -162,8 +162,7 @@ impl NamedVersion {
         Self { id, seqno, publish, pins: None, durable: OnceLock::new(), fresh }
     }
 
-    /// A snapshot that the root directory lists; `None` if its id is not one that can have been
-    /// given out.
+    /// A snapshot that the root directory lists; `None` if its id cannot have been assigned.
     pub fn load(listed: NamedSnapshot) -> Option<Self> {
         let id = u32::try_from(listed.id).ok()?;
         let (seqno, publish) = (listed.seqno, listed.publish);
@@ -186,7 +185,7 @@ impl NamedVersion {
         self.durable.get().is_some()
     }
 
-    /// Notes that the snapshot's version is durable and that this page table holds its roots;
+    /// Records that the snapshot's version is durable and that this page table holds its roots;
     /// releases the roots in memory.
     pub fn set_durable(&self, trees: Option<Link>) {
         let trees = SnapshotTrees::Paged(trees);

@@ -336,7 +336,7 @@ proptest! {
         let second = some_rows(&mut noise, &key, &value, count);
         for rows in [&first, &second] {
             let both = Both::new(&mut builder, &columns, &models, rows);
-            // As it is written, and as a cache with room keeps it.
+            // As it is written, and as a cache with free space keeps it.
             for both in [both.unpacked(), Some(both)].into_iter().flatten() {
                 both.assert_reads();
                 for _ in 0..6 {
