@@ -1,6 +1,7 @@
 //! A small seeded generator (SplitMix64).
 
-/// A random generator that gives the same numbers for the same seed and number.
+/// A random generator. Its numbers depend only on the seed and the number with which it was
+/// created.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 

@@ -1,6 +1,6 @@
 //! Shared code of the programs in `src/bin`. Each of them uses Frond as any program does, through
-//! its public API, and knows what must be in the store. `make break` builds them in release mode
-//! and runs all of them.
+//! its public API, and checks the content of the store against its own record of it. `make break`
+//! builds them in release mode and runs all of them.
 //!
 //! Exit codes: 0 if everything was correct, 1 if not, 77 if the machine does not permit the program
 //! to run.

@@ -1,4 +1,4 @@
-//! The size and savings of the parts of a tree's rows: for people and for programs.
+//! Output of the size and savings of each part of a tree's rows, as text and as JSON.
 
 use std::io::Write;
 

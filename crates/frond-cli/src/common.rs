@@ -264,9 +264,9 @@ fn with_commas(number: u64) -> String {
 /// Bytes of files.
 #[derive(Default)]
 pub struct FileBytes {
-    /// What they take on disk.
+    /// Space that they take on disk.
     pub on_disk: u64,
-    /// Of their length, what takes no space.
+    /// The part of their length that takes no space.
     pub holes: u64,
     /// The sum of their lengths.
     pub length: u64,

@@ -19,7 +19,7 @@ pub enum Fail {
     Negative(String),
     /// The command could not be carried out. Code 2.
     Error(String),
-    /// A signal has ended it early. Code [`INTERRUPTED`].
+    /// A signal has ended the command early. Code [`INTERRUPTED`].
     Interrupted(String),
     /// The reader of the output has closed the pipe. This is not an error.
     ReaderGone,

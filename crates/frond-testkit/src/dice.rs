@@ -6,7 +6,7 @@
 pub struct Dice(u64);
 
 impl Dice {
-    /// A generator that gives the same numbers for the same seed.
+    /// Creates a generator; equal seeds give equal numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed ^ 0x5851_f42d_4c95_7f2d)
     }

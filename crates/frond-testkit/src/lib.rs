@@ -4,7 +4,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`disk`] | `SimVfs`: durable images plus pending operations; faults; all states that a crash can leave |
-//! | [`model`] | what the rows must be: a map per tree with its whole history, and which states are legal after a crash |
+//! | [`model`] | the expected rows: a map per tree with its whole history, and which states are
+//! legal after a crash |
 //! | [`ops`] | operations as data: text form, seeded generator, shrinker |
 //! | [`drive`] | the `Engine` under test, and the driver that runs a script on it and on the model |
 //! | [`history`] | what concurrent transactions saw of each other, and the anomalies in it |

@@ -3,7 +3,8 @@
 //!
 //! The rows of the table go from the top layer to the bottom, and a module may use only modules in
 //! rows below its own. A dependency that is not in the table is an error, and so is one in the
-//! table that no source has. Shared words are below all modules.
+//! table that no source has. Shared words (small modules that all others may use) are below all
+//! modules.
 
 mod sources;
 

@@ -416,7 +416,7 @@ fn a_backup_is_complete_or_absent_after_any_crash() {
 }
 
 /// The n-th call of a backup fails: an error, no backup, and another attempt succeeds. The store
-/// goes on, unless the failed call was one of its own writes. Promise: P11, P12.
+/// continues, unless the failed call was one of its own writes. Promise: P11, P12.
 #[test]
 fn a_backup_that_fails_leaves_nothing() {
     let engine = DbEngine::tiny(Durability::Sync);
@@ -463,9 +463,9 @@ fn a_backup_that_fails_leaves_nothing() {
     assert!(failed > stopped && stopped > 0);
 }
 
-/// Transfers between two trees go on while backups are made. Each backup is a consistent snapshot,
-/// in which the sum is right, and has everything that was committed before. Its pages are kept
-/// although checkpoints replace them all the time. Rule: I18.
+/// Transfers between two trees continue while backups are made. Each backup is a consistent
+/// snapshot, in which the sum is right, and has everything that was committed before. Its pages are
+/// kept although checkpoints replace them all the time. Rule: I18.
 #[test]
 fn backups_during_writes_are_consistent_snapshots() {
     const ACCOUNTS: u32 = 3000;

@@ -1,5 +1,6 @@
-//! Tests the memory that a long value needs: some pieces besides the caller's own buffer, whatever
-//! its length. A test program of its own, because the allocator counts for the whole process.
+//! Tests the memory that a long value needs: a few pieces in addition to the caller's buffer,
+//! whatever its length. A test program of its own, because the allocator counts for the whole
+//! process.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

@@ -1,6 +1,6 @@
-//! Tests of bulk loads: rows in any order, many times what fits into memory, become a tree that has
-//! all of them, or nothing is left. (With crashes: `bulk_campaigns.rs`. Memory use:
-//! `bulk_memory.rs`.)
+//! Tests of bulk loads: rows in any order, many times more than fits into memory, become a tree
+//! that has all of them, or the load leaves nothing. (With crashes: `bulk_campaigns.rs`. Memory
+//! use: `bulk_memory.rs`.)
 
 mod common;
 

@@ -1,6 +1,6 @@
-//! Tests the memory of a bulk load of ten times the cache: no more than the cache, including
-//! everything else that the store takes. A test program of its own, because the allocator counts
-//! for the whole process.
+//! Tests the memory of a bulk load of ten times the cache size: the whole store takes no more than
+//! the cache size meanwhile. A test program of its own, because the allocator counts for the whole
+//! process.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

@@ -229,7 +229,7 @@ fn a_flipped_byte_is_detected_or_irrelevant() {
     };
     let expected = rows(&path).unwrap();
     assert!(expected.len() > 500);
-    // How much of the file is dead pages depends on the time of checkpoints: so the test goes on
+    // How much of the file is dead pages depends on the time of checkpoints: so the test continues
     // until enough live ones were hit.
     let (mut found, mut harmless, mut round) = (0, 0, 0);
     while found < 100 || round < 300 {

@@ -77,7 +77,7 @@ fn a_store_of_row_blocks_is_read_and_written() {
         }
         let columns = db.open_tree(name).unwrap().column_sizes(1).unwrap();
         assert!(columns.row_blocks.bytes > 0 && columns.columns.is_empty(), "{name}: {columns:?}");
-        // The raw length of rows was not recorded: their encoded length is taken.
+        // The raw length of rows was not recorded, so their encoded length is reported instead.
         let (sizes, _) = sizes::expect(&db, name);
         assert_eq!((sizes.leaf_rows, sizes.raw_bytes), (2000, sizes.encoded_bytes), "{name}");
         model.insert(name, rows);

@@ -168,7 +168,7 @@ fn now() -> Vec<Rows> {
     (0..TREES.len()).map(rows).collect()
 }
 
-/// Leaves of a few hundred rows, so that later ones have models that earlier ones taught.
+/// Leaves of a few hundred rows, so that later ones have models trained on earlier ones.
 fn written_with() -> Options {
     let shape = Shape { leaf_bytes: 40 << 10, block_bytes: 4096, ..Shape::default() };
     let limits = Limits { checkpoint_millis: 1 << 30, ..common::tiny().limits.unwrap() };
@@ -199,7 +199,7 @@ fn write_the_fixture() {
     }
     db.checkpoint().unwrap();
     (0..TREES.len()).for_each(|tree| log(tree, &mut Rows::new(), Some(&db)));
-    // As a process that dies leaves it.
+    // Copies the files as a process that dies leaves them.
     for (name, path) in files(dir.path()) {
         let bytes = fs::read(path).unwrap();
         let packed = zstd::encode_all(&bytes[..], 19).unwrap();

@@ -1,5 +1,5 @@
-//! Pages become unreadable in a running store: only what needs them fails, with an error that says
-//! where (P10, P11, I38).
+//! Tests of pages that become unreadable in a running store: only operations that need them fail,
+//! with an error that says where (P10, P11, I38).
 
 use std::{path::Path, time::Duration};
 
@@ -44,8 +44,8 @@ fn a_flipped_bit_loses_only_its_own_key_range() {
     }
 }
 
-/// Sectors that are unreadable for a while: what waited then goes down, and nothing is lost.
-/// Promise: P11. Rule: I38.
+/// Sectors that are unreadable for a while: messages that waited are then pushed down, and nothing
+/// is lost. Promise: P11. Rule: I38.
 #[test]
 fn a_bad_sector_that_heals_leaves_no_trace() {
     for seed in effort::seeds(2) {

@@ -1,4 +1,5 @@
-//! The examples, each run twice in one directory: what they show also works the second time.
+//! Tests the examples by running each twice in one directory: everything that they show also works
+//! the second time.
 
 /// The source of an example, as a module.
 macro_rules! examples {

@@ -1,4 +1,5 @@
-//! The n-th call fails; the device lies; the disk is full (docs/safety.md §4.2).
+//! Tests of faults: the n-th call fails, the device returns wrong data, the disk is full
+//! (docs/safety.md §4.2).
 
 use std::{
     process::Command,
@@ -47,8 +48,8 @@ fn every_failing_call_is_an_error() {
 }
 
 /// A sync fails and leaves its pages clean in the page cache. After a kill the store opens on them;
-/// what it serves then survives a power failure, with space for a checkpoint or without. Promise:
-/// P6.
+/// the rows that it returns then survive a power failure, with space for a checkpoint or without.
+/// Promise: P6.
 #[test]
 fn page_cache_contents_are_synced_before_they_are_served() {
     for is_full in [false, true] {
@@ -109,7 +110,7 @@ fn a_lying_device_yields_no_wrong_row() {
     }
 }
 
-/// Disks of every size: statements are refused, reads go on, and once there is space service
+/// Disks of every size: statements are refused, reads continue, and once there is space service
 /// resumes without a restart. Promise: P13.
 #[test]
 fn a_full_disk_refuses_and_recovers() {
@@ -200,7 +201,7 @@ fn is_filled_after_commits() -> bool {
     }
     assert_eq!(db.stats().failed, None);
     assert_rows(&tree, 0..next);
-    // Deletes and drops, which free space, go on.
+    // Deletes and drops, which free space, continue.
     tree.delete(&key(0)).unwrap();
     db.drop_tree("gone").unwrap();
     vfs.set_capacity(Some(vfs.allocated_bytes() + (64 << 20)));
@@ -343,7 +344,7 @@ fn a_value_that_grew_before_a_clone_is_read_only_read() {
 }
 
 /// A file system that does not report its free space: commits use what the store has backed and are
-/// then refused; everything else goes on, and so do commits once it reports again. Promise: P13.
+/// then refused; everything else continues, and so do commits once it reports again. Promise: P13.
 #[test]
 fn a_store_recovers_when_free_space_was_unknown() {
     let vfs = SimVfs::new();
@@ -375,7 +376,7 @@ fn a_store_recovers_when_free_space_was_unknown() {
     db.close().unwrap();
 }
 
-/// A clock that stalls, leaps by hours, and tells a different year at every reading.
+/// A clock that stalls, leaps by hours, and returns a different year at every reading.
 #[derive(Debug, Default)]
 struct WildClock(AtomicU64);
 

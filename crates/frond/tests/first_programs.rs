@@ -1,4 +1,4 @@
-//! What a new user writes first compiles, and does what it says: keys and ranges of any type that
+//! Tests that the first programs of a new user compile and work: keys and ranges of any type that
 //! is bytes, loops over rows, trees that are opened or created, errors of one's own.
 
 use frond::{Db, Error, Options, ReadOptions, RowLock, Tree, TreeOptions, tuple};

@@ -1,5 +1,5 @@
-//! The programs of docs/guide.md, docs/tables.md and docs/transactions.md. They are shown there as
-//! they are here, and run twice in one directory.
+//! Tests the programs of docs/guide.md, docs/tables.md and docs/transactions.md: the documents
+//! contain the same source text as this file, and each program runs twice in one directory.
 
 use std::error::Error;
 

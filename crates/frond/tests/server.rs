@@ -145,7 +145,7 @@ fn a_snapshot_includes_commits_ordered_before_it_but_completed_later() {
     db.close().unwrap();
 }
 
-/// Notes when a segment of the log became durable.
+/// Records when a segment of the log became durable.
 struct SyncsSeen(AtomicBool);
 
 impl WriteGuard for SyncsSeen {

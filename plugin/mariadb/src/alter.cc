@@ -26,8 +26,8 @@ constexpr alter_table_operations KEYS =
     KEYS_ADDED | ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX | ALTER_INDEX_ORDER;
 
 /*
-  Whether the key can be built from the rows as they are. It cannot if it has virtual columns, or if
-  the server itself looks for rows with the same values, by a column that it adds.
+  Whether the key can be built from the stored rows. It cannot if it has virtual columns, or if the
+  server itself checks for rows with the same values by means of a column that it adds.
 */
 bool is_of_rows(const KEY &key)
 {
@@ -138,8 +138,8 @@ bool ha_frond::can_convert_nocopy(const Field &field, const Column_definition &t
 }
 
 /*
-  A part that was the whole column must stay that; a part that was a prefix must stay the same
-  prefix.
+  A key part that was the whole column must still be the whole column, and a part that was a prefix
+  must still be the same prefix.
 */
 Compare_keys ha_frond::compare_key_parts(const Field &field, const Column_definition &type, const KEY_PART_INFO &was,
                                          const KEY_PART_INFO &is) const

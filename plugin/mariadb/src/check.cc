@@ -12,7 +12,7 @@
 namespace frond {
 namespace {
 
-/* Entries that are reported one by one; the others are only counted. */
+/* Maximum number of wrong entries that are reported one by one; the others are only counted. */
 constexpr uint64_t FAULTS_TOLD = 5;
 constexpr size_t KEY_BYTES_TOLD = 32;
 constexpr uint64_t ODD = 0x9E3779B97F4A7C15;

@@ -1,6 +1,6 @@
 /*
-  Where a column is in the server's record, and how it is encoded. SPDX-License-Identifier:
-  GPL-2.0-only
+  Where a column is in the server's record, and how it is encoded.
+  SPDX-License-Identifier: GPL-2.0-only
 */
 #ifndef FROND_COLUMN_H
 #define FROND_COLUMN_H

@@ -46,9 +46,9 @@ const char *codec_name(int number);
 const char *codec_word(int number);
 
 /*
-  Trees that a change drops or replaces: the work done on them stays counted. From `add` on they
-  count with what is recorded here, and not by themselves. If the change is not committed, they
-  count by themselves again.
+  Trees that a change drops or replaces, so that the work done on them stays in the sums. From `add`
+  on, the sums use the work recorded here instead of the trees' own counters. If the change is not
+  committed, the trees' own counters are used again.
 */
 class Going_trees {
 public:

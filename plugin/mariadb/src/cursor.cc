@@ -57,7 +57,7 @@ void Cursor::suspend()
     bool forward = forward_;
     close();
     kept_key_ = std::move(key);
-    /* The parts may be gone when the cursor goes on. */
+    /* The projection may have been released when the cursor continues. */
     how_.projection = nullptr;
     how_.projection_number = 0;
     suspended_ = has_row;
@@ -145,7 +145,7 @@ int Cursor::reopen(bool forward)
 
 int Cursor::fetch(bool forward)
 {
-    /* A scan that locks goes row by row. */
+    /* A scan that locks rows reads one row at a time. */
     if (row_ != nullptr)
         kept_key_.assign(key());
     const size_t rows = how_.row_lock == FROND_NO_LOCK && !session_->is_serializable() ? expected_ : 0;

@@ -1,5 +1,6 @@
 /*
-  A cursor over a tree, row by row, over the engine's batches. SPDX-License-Identifier: GPL-2.0-only
+  A cursor over a tree: steps row by row through the batches that the engine returns.
+  SPDX-License-Identifier: GPL-2.0-only
 */
 #ifndef FROND_CURSOR_H
 #define FROND_CURSOR_H
@@ -42,8 +43,8 @@ public:
         int when_locked = FROND_WAIT;
         int sees = FROND_AS_LEVEL;
         /*
-          Parts of values; null for whole values. Each set of parts that a handler makes has its own
-          number.
+          The parts of values to read; null for whole values. Each projection that a handler makes
+          has its own number.
         */
         const frond_projection *projection = nullptr;
         uint64_t projection_number = 0;

@@ -72,8 +72,8 @@ int drop(THD *thd, const std::string &name)
     if (int error = Attributes::read(name.c_str(), &attributes))
         return error;
     /*
-      A CREATE TABLE ... SELECT that fails drops its table in the transaction that has written it,
-      which has written nothing else.
+      A CREATE TABLE ... SELECT that fails drops its table in the transaction that has filled it,
+      and that transaction has written nothing else.
     */
     Session *session = thd == nullptr ? nullptr : Session::find(thd);
     if (session != nullptr && session->txn() != nullptr)

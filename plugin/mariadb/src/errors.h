@@ -29,8 +29,8 @@ enum Code : int {
 int handler_error(int code);
 
 /*
-  Like handler_error; also reports, to the session and the error log, what the server's own message
-  cannot say.
+  Like handler_error; also reports to the session and the error log the details that the server's
+  own message lacks.
 */
 int failed(THD *thd, int code, const frond_error &error);
 

@@ -377,8 +377,8 @@ int drop_unnamed_trees(handlerton *)
         if (is_named)
             continue;
         /*
-          Each in a commit of its own: a tree that cannot be dropped because a prepared transaction
-          has written to it must not keep the others.
+          Each tree is dropped in a commit of its own: a tree that cannot be dropped, because a
+          prepared transaction has written to it, must not keep the others from being dropped.
         */
         Steps steps(nullptr);
         steps.drop(tree);

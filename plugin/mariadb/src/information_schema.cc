@@ -97,8 +97,8 @@ constexpr size_t LOCKS_MAX = 100000;
 constexpr size_t QUERY_BYTES_MAX = 3 * 1024;
 
 /*
-  What a callback fills in. The store has gathered what it reports before, and holds no lock during
-  the callback: storing a row may wait for the disk.
+  The target that a callback fills. The store gathers everything before it reports, and holds no
+  lock during the callback, since storing a row may wait for the disk.
 */
 struct Filling {
     THD *thd;

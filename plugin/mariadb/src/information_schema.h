@@ -1,6 +1,6 @@
 /*
-  INFORMATION_SCHEMA.FROND_*: the state of the store, as tables. SPDX-License-Identifier:
-  GPL-2.0-only
+  INFORMATION_SCHEMA.FROND_*: the state of the store, as tables.
+  SPDX-License-Identifier: GPL-2.0-only
 */
 #ifndef FROND_INFORMATION_SCHEMA_H
 #define FROND_INFORMATION_SCHEMA_H

@@ -24,7 +24,8 @@ enum class Told : uint8_t {
 std::string successor(std::string_view prefix);
 
 /*
-  The declared parts of one key of a table, compiled when the table is opened.
+  Converts the declared parts of one key of a table to the key of a tree and back; compiled when the
+  table is opened.
 
   Each part is a flag, if the column may be NULL (0 is NULL, so that NULLs come first), and then
   bytes that sort as the column does and mark their own end. So keys that have the same first parts
@@ -66,17 +67,17 @@ public:
       columns of which the key has a prefix.
     */
     const std::vector<Column> &kept() const { return kept_; }
-    /* The one of them that is this field. */
+    /* The column of `kept()` that is this field. */
     const Column &kept(uint field) const;
     Told told(uint field) const;
-    /* Whether one of these columns is read from keys, always or mostly. */
+    /* Whether one of these columns can be recovered from keys, always or mostly. */
     bool gives(const MY_BITMAP *columns) const;
     /*
       Whether a part is only a prefix of its column; neither the key nor the entry's value has the
       rest.
     */
     bool has_prefixes() const { return has_prefixes_; }
-    /* Whether there is no such part of one of these columns. */
+    /* Whether none of these columns has such a part. */
     bool tells(const MY_BITMAP *columns) const;
     /* Whether keys stay the same when this column, a VARCHAR, becomes longer. */
     bool is_the_same_if_longer(uint field) const;

@@ -10,8 +10,8 @@ using namespace frond;
 namespace {
 
 /*
-  Rows that a search expects to need: in a range with an end, and for all rows of a key. Rows that
-  turn out not to exist cost nothing.
+  The number of rows that a search expects to read, in a range with an end and for all rows of a
+  key. Rows that turn out not to exist cost nothing.
 */
 constexpr size_t RANGE_ROWS_EXPECTED = 128;
 constexpr size_t PREFIX_ROWS_EXPECTED = 32;
@@ -488,8 +488,8 @@ size_t ha_frond::rows_together() const
 
 /*
   Called when the row of an entry is about to be read: reads it together with the rows of the
-  entries that were fetched with it. The number grows each time that all rows before were wanted.
-  Returns a HA_ERR_*.
+  entries that were fetched with it. Each time that the statement has used all rows read so far, the
+  number of rows read together grows. Returns a HA_ERR_*.
 */
 int ha_frond::read_entries_ahead(const Index &index)
 {

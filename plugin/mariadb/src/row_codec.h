@@ -19,7 +19,7 @@ struct Projection {
 };
 
 /*
-  Columns of a record as the value of a tree, compiled when a table is opened.
+  Converts columns of a record to the value of a tree and back; compiled when a table is opened.
 
   A value is: the version of its layout (two bytes), the record's NULL bits as the server stores
   them, then each column. Columns of fixed length are in the form that sorts, others start with
@@ -55,8 +55,8 @@ private:
 
     std::vector<Column> columns_;
     /*
-      A record whose columns have what the server leaves in them when they become NULL: it compares
-      records byte by byte.
+      A record that has in its columns the bytes that the server leaves there when they become NULL.
+      They matter because the server compares records byte by byte.
     */
     std::vector<uchar> blank_;
     std::vector<uchar> null_mask_;     /* Bits of columns that the value has. */

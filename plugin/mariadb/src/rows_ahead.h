@@ -16,9 +16,9 @@ namespace frond {
 class Session;
 
 /*
-  Rows of one tree as seen by a statement that locks nothing: what is read ahead is what would be
-  read later. That is no longer so once the session has written, or if other columns are wanted:
-  then nothing is found here.
+  Rows of one tree, read ahead for a statement that locks nothing, so that a row read ahead is the
+  row that would be read later. This no longer holds once the session has written, or if the
+  statement needs other columns: then `find` finds nothing.
 */
 class Rows_ahead {
 public:

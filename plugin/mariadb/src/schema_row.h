@@ -1,6 +1,6 @@
 /*
-  One row of a table of INFORMATION_SCHEMA, filled from left to right. SPDX-License-Identifier:
-  GPL-2.0-only
+  One row of a table of INFORMATION_SCHEMA, filled from left to right.
+  SPDX-License-Identifier: GPL-2.0-only
 */
 #ifndef FROND_SCHEMA_ROW_H
 #define FROND_SCHEMA_ROW_H

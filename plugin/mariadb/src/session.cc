@@ -96,8 +96,9 @@ void Session::close_cursors()
 void Session::enter()
 {
     /*
-      KILL QUERY has come between two statements, or too late for its own. The server has forgotten
-      it by now; and it sets `killed` before it calls the engine.
+      A KILL QUERY has come between two statements, or too late for its own statement. The server
+      has cleared `killed` since. A new KILL cannot be missed, because the server sets `killed`
+      before it calls the engine.
     */
     if (interrupted_ && !thd_->killed)
         clear_interrupt();
@@ -207,7 +208,7 @@ int Session::commit()
     int code = FROND_OK;
     if (prepared_ != nullptr)
         /*
-          After commit_ordered the binlog has the decision: the server asks for durability by
+          After commit_ordered the binlog has the decision, and the server requests durability with
           commit_checkpoint_request.
         */
         code = frond_prepared_commit(prepared_, ordered_ ? FROND_LAZY : FROND_AS_STORE, &error_);
@@ -320,7 +321,8 @@ bool Session::holds_locks()
 void Session::interrupt()
 {
     /*
-      In this order, because the end of the statement clears the interrupt only if it sees the flag.
+      The interrupt is set before the flag, because the end of the statement clears the interrupt
+      only if it sees the flag.
     */
     frond_interrupt(interrupter_);
     interrupted_ = true;

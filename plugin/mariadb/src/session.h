@@ -136,7 +136,7 @@ bool ends_transaction(THD *thd, bool all);
 /* Sets the members of the handlerton for transactions. */
 void set_transaction_calls(handlerton *hton);
 
-/* Sets those for prepared transactions (xa.cc). */
+/* Sets the members of the handlerton for prepared transactions (xa.cc). */
 void set_prepared_calls(handlerton *hton);
 
 /* The name under which a transaction is prepared. */

@@ -13,8 +13,8 @@ namespace {
 
 constexpr const char *HEADER = "frond-mariadb 1";
 /*
-  The header of attributes with numbers of trees. A plugin that does not know them must not open the
-  table.
+  The header of attributes that contain numbers of trees. An older plugin, which does not know this
+  header, must not open the table.
 */
 constexpr const char *HEADER_WITH_TREES = "frond-mariadb 2";
 constexpr ulonglong SIZES_LAST_MICROS = 1000000;
@@ -271,7 +271,8 @@ uint64_t Share::rows()
 }
 
 /*
-  Size of a tree: leaves with long values, what is on the way to them, and what is only in memory.
+  Size of a tree in bytes: leaves with long values, entries in buffers above the leaves, and entries
+  that are only in memory.
 */
 static uint64_t bytes_of(const frond_tree *tree)
 {

@@ -1,4 +1,4 @@
-/* What all handlers of a table share. SPDX-License-Identifier: GPL-2.0-only */
+/* The state that all handlers of a table share. SPDX-License-Identifier: GPL-2.0-only */
 #ifndef FROND_SHARE_H
 #define FROND_SHARE_H
 

@@ -1,6 +1,6 @@
 /*
-  The one store of a server, in `#frond` below its data directory. SPDX-License-Identifier:
-  GPL-2.0-only
+  The one store of a server, in `#frond` below its data directory.
+  SPDX-License-Identifier: GPL-2.0-only
 */
 #ifndef FROND_STORE_H
 #define FROND_STORE_H

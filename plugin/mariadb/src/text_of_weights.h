@@ -1,4 +1,4 @@
-/* Texts that are recovered from their keys. SPDX-License-Identifier: GPL-2.0-only */
+/* Recovers texts from their keys. SPDX-License-Identifier: GPL-2.0-only */
 #ifndef FROND_TEXT_OF_WEIGHTS_H
 #define FROND_TEXT_OF_WEIGHTS_H
 
@@ -37,9 +37,7 @@ public:
     /* Null if texts cannot be recovered from the weights of this collation. */
     static const Text_of_weights *of(CHARSET_INFO *charset, const Unit_form &form);
 
-    /*
-      Whether the weights of this text turn back into it. The empty text always can be recovered.
-    */
+    /* Whether this text can be recovered from its weights. The empty text always can. */
     bool is_told(const uchar *text, size_t length) const;
     /*
       Replaces `text`: by the text with these weights if it can be recovered, otherwise by some

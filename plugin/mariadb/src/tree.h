@@ -1,4 +1,7 @@
-/* A tree of a table, as statements see it. SPDX-License-Identifier: GPL-2.0-only */
+/*
+  A tree of a table, stored or temporary, with the same calls for both.
+  SPDX-License-Identifier: GPL-2.0-only
+*/
 #ifndef FROND_TREE_H
 #define FROND_TREE_H
 

@@ -14,8 +14,8 @@
 namespace frond {
 
 /*
-  A tree as SQL knows it. What is not known is empty: the store may have trees that the plugin did
-  not make.
+  The SQL names of a tree. Names that are not known are empty: the store may have trees that the
+  plugin did not make.
 */
 struct Named_tree {
     enum Kind { ROWS, INDEX, OTHER };

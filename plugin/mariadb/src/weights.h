@@ -1,6 +1,6 @@
 /*
-  Strings in a form that sorts by its bytes as their collation sorts them. SPDX-License-Identifier:
-  GPL-2.0-only
+  Strings in a form that sorts by its bytes as their collation sorts them.
+  SPDX-License-Identifier: GPL-2.0-only
 */
 #ifndef FROND_WEIGHTS_H
 #define FROND_WEIGHTS_H
@@ -17,7 +17,7 @@ namespace frond {
 enum Space_marker : uint8_t { BELOW_SPACE = 1, END_OF_TEXT = 2, ABOVE_SPACE = 3 };
 
 /*
-  What a collation needs for its keys.
+  Converts strings of a collation to keys.
 
   The naive key is what filesort uses: the weights of the string, padded with the weight of the
   space to the column's full length. It is correct, but a VARCHAR(255) takes 510 bytes however short

@@ -180,8 +180,8 @@ int ha_frond::write_row(const uchar *record)
     }
     spans.push_back(append_row(record, row_key, &bytes_));
     /*
-      A hidden number is given out once, so its key is absent. Others may insert AUTO_INCREMENT
-      numbers explicitly, so these are looked up.
+      A hidden row number is assigned only once, so its key is absent. Others may insert
+      AUTO_INCREMENT numbers explicitly, so these are looked up.
     */
     entries_.push_back({share_->row_tree().stored(), nullptr, 0, nullptr, 0, true, !plan().has_primary()});
     entry_index_.push_back(plan().primary);
@@ -315,7 +315,7 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
     if (conflict.index >= 0)
         return duplicate(conflict, new_record);
     session_->wrote();
-    /* A number that an UPDATE has written is not given out again either. */
+    /* A number that an UPDATE has written is not assigned again either. */
     Field *numbered = table->found_next_number_field;
     if (numbered != nullptr && new_record == table->record[0] &&
         numbered->cmp(numbered->ptr, old_record + numbered->offset(table->record[0])) != 0)

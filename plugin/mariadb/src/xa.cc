@@ -1,6 +1,6 @@
 /*
-  Prepared transactions: two-phase commit with the binlog, and XA. SPDX-License-Identifier:
-  GPL-2.0-only
+  Prepared transactions: two-phase commit with the binlog, and XA.
+  SPDX-License-Identifier: GPL-2.0-only
 */
 #include "session.h"
 

@@ -2,10 +2,10 @@
 //! store opens in whatever space there is.
 //!
 //! The program mounts a tmpfs of its own, which needs root; without root it is skipped. It runs
-//! itself as a child that puts rows until the disk is full, deletes some, and goes on. A put may be
-//! refused with `Full`. A delete may be, too, while space is returned, but not for seconds on end.
-//! The parent kills the child and opens the store with the disk as full as it is. Each row carries
-//! its number, and a file outside of the disk records what was acknowledged.
+//! itself as a child that puts rows until the disk is full, deletes some, and continues. A put may
+//! be refused with `Full`. A delete may be refused, too, while space is being freed, but not for
+//! seconds on end. The parent kills the child and opens the store with the disk as full as it is.
+//! Each row carries its number, and a file outside of the disk records what was acknowledged.
 //!
 //! Exit codes: 0 everything is there; 1 acknowledged changes are lost, deletes stay refused, or the
 //! store does not open; 77 a tmpfs cannot be mounted.
@@ -25,15 +25,15 @@ use frond_break::{Dice, Run};
 
 const CHILD: &str = "FROND_BREAK_CHILD";
 const KEYS: u64 = 4000;
-/// How long a delete may be refused: much longer than it takes to return space.
+/// How long a delete may be refused: much longer than it takes to free space.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn options() -> Options {
     Options::new().cache_size(4 << 20).durability(Durability::Os)
 }
 
-/// The place of a key in the ledger, which has `[begun, acknowledged]` for each: a number is that
-/// of the value, 0 means that the row was deleted.
+/// The place of a key in the ledger, which has two numbers for each key: that of the value being
+/// written, and that of the value acknowledged. 0 means that the row was deleted.
 fn place(key: u64) -> u64 {
     key * 16
 }
@@ -44,7 +44,7 @@ fn fill(store: &Path, ledger: &Path, seed: u64, round: u64) -> frond::Result<()>
     let tree = db.open_tree("t")?;
     let ledger = File::options().read(true).write(true).open(ledger).expect("the parent made it");
     let mut dice = Dice::new(seed, round);
-    // Deletes start once a put was refused, and go on for a while.
+    // Deletes start once a put was refused, and continue for a while.
     let mut deletes = 0;
     for number in 1u64.. {
         let (key, is_delete) = (dice.below(KEYS), deletes > 0);
@@ -82,7 +82,7 @@ fn fill(store: &Path, ledger: &Path, seed: u64, round: u64) -> frond::Result<()>
                 deletes -= i64::from(is_delete);
             }
             Err(Error::Full(_)) => {
-                // Nothing of it was done.
+                // The refused call has done nothing.
                 ledger.write_all_at(&acknowledged, place(key)).expect("the ledger is written");
                 deletes = 1 + dice.below(300) as i64;
             }
@@ -117,7 +117,7 @@ impl Disk {
     }
 }
 
-/// What is wrong with the store after a kill; `None` if nothing is.
+/// Checks the store after a kill, and describes what is wrong with it; `None` if nothing is.
 fn wrong(store: &Path, ledger: &Path) -> frond::Result<Option<String>> {
     let db = Db::open(store, options())?;
     let tree = db.open_tree("t")?;

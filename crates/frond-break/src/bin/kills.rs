@@ -1,5 +1,5 @@
-//! kill -9 at any moment, checked against a model: what was acknowledged is there; what was not is
-//! there completely or not at all.
+//! Kills with kill -9 at any moment, checked against a model: every acknowledged commit is there,
+//! and any other commit is there completely or not at all.
 //!
 //! The program runs itself as a child that writes with four threads, and kills it. Each thread has
 //! its own keys, and the `n`-th commit of a thread follows from its number: puts, appends, deletes,

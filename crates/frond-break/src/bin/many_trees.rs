@@ -1,5 +1,5 @@
 //! Many trees, many named snapshots, long keys: everything acknowledged is there after a reopening,
-//! or the call that would have gone too far was refused with a specific error.
+//! or the call that would have exceeded a limit was refused with a specific error.
 //!
 //! In each turn a store gets thousands of trees with one row each, in some turns a row with a key
 //! of maximum length, and then named snapshots until the time of the turn is over. Rows change in

@@ -2,9 +2,9 @@
 //! reopened at any moment.
 //!
 //! Two trees of each store are appended to, filled anywhere, and emptied from the right, from the
-//! left, and in stretches. The store is idle until its buffers are drained, checkpoints, or goes on
-//! at once. After each step all rows are compared with a model, in memory and, in every other step,
-//! after a reopening; a full check and a backup read everything from the disk.
+//! left, and in stretches. The store is idle until its buffers are drained, checkpoints, or
+//! continues at once. After each step all rows are compared with a model, in memory and, in every
+//! other step, after a reopening; a full check and a backup read everything from the disk.
 //!
 //! Nodes are made tiny by `Options::tuning`, which is hidden from the documentation: what otherwise
 //! takes gigabytes happens in seconds.
@@ -144,7 +144,7 @@ fn append(run: &Run, db: &Db, tree: &Tree, dice: &mut Dice, batches: u64, model:
     }
 }
 
-/// The life of one store.
+/// Creates one store and wears it down.
 fn wear(run: &Run, number: u64, steps: &AtomicU64) {
     let mut dice = run.dice(number);
     let fanout = [4, 8, 16][number as usize % 3];

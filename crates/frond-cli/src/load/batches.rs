@@ -169,7 +169,7 @@ impl<'t> Loader<'t> {
     }
 
     /// Commits the batch. If the disk is full, waits and tries again while commits are being
-    /// applied: each of them has been promised more space than it takes in the end.
+    /// applied: more space is reserved for each of them than it takes in the end.
     fn commit_when_there_is_space(&mut self, db: &Db) -> frond::Result<()> {
         let (mut last, mut since) = (None, Instant::now());
         loop {

@@ -88,7 +88,7 @@ fn memory(side: &Side) -> BTreeMap<(&str, &str, &str), i64> {
     of.map(|one| ((&*one.workload, &*one.variant, &*one.face), one.memory_b)).collect()
 }
 
-/// The verdict on B against A, as printed.
+/// The verdict on B compared with A, as printed.
 fn said(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",

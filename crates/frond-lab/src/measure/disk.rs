@@ -29,9 +29,10 @@ impl Space {
         Self { dir: dir.to_owned(), without, logs, empty: 0, with_reserves: true }
     }
 
-    /// Counts what a server's data directory has in addition to now, when it is empty. `logs` and
-    /// `without`, patterns of paths below `dir` with at most one `*`, do not count; neither do
-    /// blocks beyond the end of a file, which a clean close gives back.
+    /// Counts what a server's data directory has in addition to its current content, which is that
+    /// of an empty server. `logs` and `without`, patterns of paths below `dir` with at most one
+    /// `*`, do not count; neither do blocks beyond the end of a file, which a clean close gives
+    /// back.
     pub fn grown(dir: &Path, logs: &[&str], without: &[&str]) -> Self {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let (dir, logs, without) = (dir.to_owned(), owned(logs), owned(without));

@@ -27,7 +27,7 @@ const MARKS_MAX: usize = 2 * MARKS as usize;
 /// counting takes longer, it is done less often than each second.
 const SPACE_SHARE: f64 = 0.002;
 
-/// Description of a step: what it is going to do, and how to measure it.
+/// The plan of a step: what it will do, and how to measure it.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name of the step.
@@ -221,7 +221,7 @@ impl Meter {
         self.stopped.load(Ordering::Relaxed) || super::is_interrupted()
     }
 
-    /// Ends the step if its time is over, for a client that waits. Returns whether the step has
+    /// For a client that waits: ends the step if its time is over. Returns whether the step has
     /// ended.
     pub fn is_over(&self) -> bool {
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {

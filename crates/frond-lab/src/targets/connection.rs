@@ -6,7 +6,7 @@
 //! 2. In [`Begin::Write`], a row that was read for update, put or deleted cannot be written by
 //!    another client until the transaction ends.
 //! 3. After a [`Stop::Conflict`] a transaction can only be rolled back.
-//! 4. Reads outside of a transaction, and in [`Begin::Batch`], see what was committed last.
+//! 4. Reads outside of a transaction, and in [`Begin::Batch`], see the last commit.
 //! 5. Rows and their index entries are changed together: a store that knows columns changes its own
 //!    indexes, other stores have a keyspace for each index.
 //!

@@ -117,7 +117,8 @@ pub trait Target: Send + Sync {
     fn settings(&self) -> Vec<(String, String)>;
     /// Opens a connection for the calling thread, which is one of `clients.count` clients.
     fn connect(&self, clients: Clients) -> Result<Box<dyn Connection + '_>>;
-    /// Writes out what waits in memory. Called at the start of the quiesce.
+    /// Writes out everything that is only in memory. Called when the bench starts to wait for
+    /// background work.
     fn settle(&self) -> Result<()> {
         Ok(())
     }
@@ -134,11 +135,11 @@ pub trait Target: Send + Sync {
     fn counters(&self) -> Vec<Counter> {
         Vec::new()
     }
-    /// Returns what each column takes on disk, for a store that keeps rows by part.
+    /// Returns the size of each column on disk, for a store that keeps rows by column.
     fn parts(&self) -> Result<Vec<PartSize>> {
         Ok(Vec::new())
     }
-    /// Whether what the target was given can be read back.
+    /// Whether rows that were put can be read back.
     fn keeps_rows(&self) -> bool {
         true
     }

@@ -1,10 +1,11 @@
-//! A sync fails and leaves its pages clean: reads return what the medium will never have, and no
-//! later sync writes it. The process is killed and the store opened on that page cache; then power
-//! fails. What the open store served must be there (P6, F11).
+//! Failed syncs that leave pages clean in the page cache: reads then return bytes that the medium
+//! will never have, and no later sync writes them. The process is killed and the store opened on
+//! that page cache; then power fails. Everything that the open store returned must be there (P6,
+//! F11).
 //!
-//! Files are not read with direct I/O here: a direct read finds what the medium has, so such a
-//! store never serves anything else. Names are as durable as the journal of a file system makes
-//! them: only syncs of files fail.
+//! Files are not read with direct I/O here: a direct read returns what the medium has, so a store
+//! that uses it never returns anything else. Names are durable, as with the journal of a file
+//! system: only syncs of files fail.
 
 use std::fmt;
 
@@ -47,7 +48,8 @@ pub struct CachedReport {
     pub failed: u64,
     /// Stores opened on the page cache after such a failure.
     pub opened: u64,
-    /// Of these, stores that served what a power failure before the opening would have lost.
+    /// Of these, stores that returned rows which a power failure before the opening would have
+    /// lost.
     pub served: u64,
     /// Of these, stores without space for the checkpoint that ends a recovery.
     pub cramped: u64,
@@ -115,7 +117,7 @@ fn one_run<E: Engine>(
     vfs: &SimVfs,
     report: &mut CachedReport,
 ) -> Result<(), Failure> {
-    // A store whose creation fails has served nothing.
+    // A store whose creation fails has returned nothing.
     let started = Run::start(engine, vfs.clone(), seed, Model::new(), Errors::Expected);
     let Ok(mut run) = started else { return Ok(()) };
     run.script(script)?;
@@ -156,7 +158,7 @@ fn one_run<E: Engine>(
         .map_err(|failure| failure.during("power lost instead of the kill"))?;
     report.served += u64::from(lost < step);
     let options = plan.states.with_seed(seed ^ report.opened);
-    // Until it is open, only what was synced must be there.
+    // Until the store is open, only synced commits must be there.
     let mut dice = Dice::new(seed ^ report.opened);
     for _ in 0..plan.calls {
         let point = dice.pick(&points);

@@ -56,7 +56,7 @@ pub struct CrashReport {
     pub nested: u64,
     /// States in which an unacknowledged commit was gone: proof that the crashes lose something.
     pub lossy: u64,
-    /// Transactions that were found prepared, and were then decided.
+    /// Transactions that were found prepared, and were then committed or rolled back.
     pub outlived: u64,
     /// Time taken.
     pub elapsed: Duration,
@@ -277,9 +277,9 @@ impl<E: Engine> Campaign<'_, E> {
         }
     }
 
-    /// P6: what an open store serves is durable, whatever the page cache pretended before. Always
-    /// tried after a kill, where the cache may hold what the medium does not; otherwise now and
-    /// then.
+    /// P6: rows that an open store returns are durable, whatever the page cache pretended before.
+    /// Always tried after a kill, where the cache may hold what the medium does not; otherwise now
+    /// and then.
     fn trust_the_medium(&self, disk: &DiskState, kill: bool, model: &Model) -> Result<(), Failure> {
         if !kill && !disk.digest().is_multiple_of(8) {
             return Ok(());
@@ -321,7 +321,8 @@ impl<E: Engine> Campaign<'_, E> {
         Ok(())
     }
 
-    /// The oldest step that looks like this one: steps without effect cannot be told apart.
+    /// The oldest step with the same rows as this one: steps without effect cannot be
+    /// distinguished.
     fn oldest_alike(&self, step: u64) -> u64 {
         let digest = self.model.digest_at(step);
         (0..=step)

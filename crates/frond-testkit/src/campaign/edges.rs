@@ -1,5 +1,5 @@
-//! Trees that are worn down (P9, P10; rule I1): nodes lose their last child wherever they can, and
-//! whatever is written then can be read: now, and after a crash at any moment.
+//! Worn-down trees (P9, P10; rule I1): nodes lose their last child wherever they can. Everything
+//! that is written afterwards can be read, immediately and after a crash at any moment.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::{
     ops::Op,
 };
 
-/// What a run met.
+/// Counts of what happened in a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EdgeReport {
     /// Operations.

@@ -1,5 +1,6 @@
-//! The n-th call fails, for n = 0, 1, 2, … until the script runs through: once, and from then on
-//! (docs/safety.md §4.2; P10–P12). Afterwards the store is opened again on what is left.
+//! Failing calls (docs/safety.md §4.2; P10–P12): the n-th call fails, either alone or with all
+//! calls after it, for n = 0, 1, 2, … until the script runs without a failure. Afterwards the store
+//! is opened again on what is left.
 
 use std::fmt;
 
@@ -62,7 +63,7 @@ pub struct FaultReport {
     pub tried: u64,
     /// Runs.
     pub runs: u64,
-    /// Runs in which the fault struck.
+    /// Runs in which the fault occurred.
     pub struck: u64,
     /// Runs in which the engine reported an error.
     pub reported: u64,
@@ -240,7 +241,7 @@ fn one_run<E: Engine>(
     if let (false, Some(call)) = (in_open, late.first()) {
         return fail(format!("P12: changed something after a write or sync had failed: {call}"));
     }
-    // The page cache may have lost what only it had, as in a power failure.
+    // The page cache may have lost bytes that the medium did not have, as in a power failure.
     let forgets = vfs.sync_failed();
     let options = CrashOptions::random(plan.crashes).with_seed(seed ^ due);
     for state in crash_states(&vfs.disk(), &options) {

@@ -1,9 +1,9 @@
 //! A store that fills its disk itself, is killed, and is opened with nothing free (P5, P13; I24).
 //! It opens at every moment, has its rows, and is emptied by deletes alone, through more kills.
 //!
-//! In every other pair of seeds, others take the rest of the disk before the store has filled it,
-//! so that its reserve is used up, too. Then deletes may be refused, and nothing else differs: it
-//! opens, has its rows, and accepts rows again once there is space.
+//! In every other pair of seeds, other programs take the rest of the disk before the store has
+//! filled it, so that its reserve is used up, too. Then deletes may be refused. Nothing else
+//! differs: the store opens, has its rows, and accepts rows again once there is space.
 //!
 //! Sizes are tiny, except the store's reserve, which is at least 4 MiB: so the disk has some MiB.
 
@@ -56,7 +56,7 @@ pub struct FilledReport {
     pub refused: u64,
     /// Deletes on a disk with nothing free.
     pub deletes: u64,
-    /// Deletes that were refused: only where others had the disk.
+    /// Deletes that were refused: only where other programs had taken the disk.
     pub deletes_refused: u64,
     /// Disks left by a crash that were opened with nothing free.
     pub opened: u64,
@@ -129,7 +129,7 @@ struct Life {
     history: History,
     acknowledged: u64,
     level: Durability,
-    /// Whether others have the disk.
+    /// Whether other programs have taken the rest of the disk.
     others: bool,
 }
 
@@ -146,7 +146,7 @@ impl Life {
         Ok(life)
     }
 
-    /// Notes what must survive: `issued` changes were started.
+    /// Records what must survive: `issued` changes were started.
     fn note(&self, issued: u64) {
         let floor_power = if self.level == Durability::Sync { self.acknowledged } else { 0 };
         self.vfs.set_note(Note { issued, floor_power, floor_kill: self.acknowledged });
@@ -231,7 +231,7 @@ fn value(dice: &mut Dice) -> Vec<u8> {
     (0..bytes.div_ceil(8)).flat_map(|_| dice.bits().to_le_bytes()).collect()
 }
 
-/// Fills a disk, goes on to delete and put while it is full, and crashes.
+/// Fills a disk, continues to delete and put while it is full, and crashes.
 pub fn fill_and_reopen(seed: u64, plan: &FilledPlan) -> Result<FilledReport, Failure> {
     let mut report = FilledReport::default();
     let mut dice = Dice::new(seed ^ 0xf111);

@@ -1,5 +1,5 @@
-//! Disks that are too small, of every size (P13): statements are refused and reads go on; when
-//! space is free again, so is the service, without a restart.
+//! Disks that are too small, of every size (P13): statements are refused and reads continue; when
+//! space is free again, statements succeed without a restart.
 
 use std::fmt;
 
@@ -55,7 +55,7 @@ fn one_size<E: Engine>(engine: &E, script: &[Op], seed: u64, spare: u64) -> Resu
     run.compare().map_err(|failure| failure.during("reading while full"))?;
     let refused = run.errors_met;
     vfs.set_capacity(None);
-    // Background work that met the full disk tries again after a second.
+    // Background work that found the disk full tries again after a second.
     run.go(&Op::Advance(1500))?;
     run.go(&Op::Create { tree: "after".into(), unique: false })?;
     run.go(&Op::Checkpoint)?;

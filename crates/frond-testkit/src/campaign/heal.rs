@@ -1,13 +1,13 @@
-//! A sector that cannot be read during one opening, a crash during or after that opening, and the
-//! sector can be read again (F6, F10; P5, P10, P11): nothing that was acknowledged is lost,
-//! whatever the opening did.
+//! A sector that cannot be read during one opening and can be read again after a crash during or
+//! after that opening (F6, F10; P5, P10, P11): nothing that was acknowledged is lost, whatever the
+//! opening did.
 //!
 //! A script is run once. Then, for some of its moments: the process is killed, a place of the store
 //! goes bad (either slot, the root directory or the space map that a slot links, any page, a block
-//! of the log), the store is opened, and does some background work if it opens. At each call of
-//! that, whatever a crash leaves is opened with the sector healed. It must have exactly the rows of
-//! the store that was killed. The same is done once more: a crash during the opening after the
-//! healing, and one more opening.
+//! of the log), the store is opened, and does some background work if it opens. For each call that
+//! is made meanwhile, whatever a crash at that call leaves is opened with the sector healed. It
+//! must have exactly the rows of the store that was killed. The same is done once more: a crash
+//! during the opening after the healing, and one more opening.
 
 use std::{
     fmt,

@@ -1,6 +1,6 @@
-//! One hot row: commits that fill the log and not the memtable. What recovery may have to replay
-//! stays bounded nevertheless (P5, I13), although only the commits themselves help the background
-//! work.
+//! One hot row: commits that fill the log and not the memtable. The log that recovery may have to
+//! replay stays bounded nevertheless (P5, I13), although no background threads run, and only the
+//! commits themselves do background work.
 
 use std::path::Path;
 

@@ -5,8 +5,10 @@
 //! | [`model_run`], [`same_answers`] | answers are the model's, whatever the options (P2, P3, P25) |
 //! | [`crash_everywhere`] | at every call, whatever a crash leaves opens in a legal state (P1–P8) |
 //! | [`fail_each_call`] | if the n-th call fails, that is an error, never a wrong answer (P10–P12) |
-//! | [`forget_the_cache`] | what a store serves after a failed sync is also there after a power failure (P6) |
-//! | [`fill_the_disk`] | a full disk refuses writes, reads go on, and free space is enough to resume (P13) |
+//! | [`forget_the_cache`] | rows that a store returns after a failed sync are also there after a
+//! power failure (P6) |
+//! | [`fill_the_disk`] | a full disk refuses writes, reads continue, and free space is enough to
+//! resume (P13) |
 //! | [`fill_and_reopen`] | a disk that the store has filled is opened with nothing free, and emptied by deletes (P5, P13) |
 //! | [`empty_in_one_batch`] | a batch that deletes most rows of a full disk leaves a store that can checkpoint (P13) |
 //! | [`open_occupied`] | whatever was done before others took the disk, a store opens with nothing free (P5, P13) |

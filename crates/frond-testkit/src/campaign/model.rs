@@ -1,4 +1,4 @@
-//! Scripts against the model, and the same script under different options. One seed of ten looks at
+//! Runs scripts against the model, and one script under different options. One seed in ten checks
 //! the store after each step.
 
 use super::{check_crashed_disk, guarded};
@@ -9,7 +9,7 @@ use crate::{
     ops::Op,
 };
 
-/// One seed in this many looks at the store after each operation.
+/// One seed in this many checks the store after each operation.
 const LOOKED_AT: u64 = 10;
 
 /// Runs a script and compares every answer; ends with a check and restarts. Returns how many

@@ -1,10 +1,10 @@
-//! Others take the disk: whatever a script did, the store is killed at any call and opened with
-//! nothing free, most often without what it had in reserve (P5, P13; I24). It opens, in the state
-//! that it must have; once there is space it is complete.
+//! A disk that other programs take (P5, P13; I24): whatever a script did, the store is killed at
+//! any call and opened with nothing free, most often without the space that it had in reserve. It
+//! opens in a legal state, and once there is space it works fully again.
 //!
-//! A replay meets there whatever scripts do: loads, clones, named snapshots, spilled and prepared
-//! transactions, and values that merges make longer than a run can hold. Sizes are chosen so that
-//! these are some KiB.
+//! The replay then has to apply without free space whatever scripts do: loads, clones, named
+//! snapshots, spilled and prepared transactions, and values that merges make longer than a run can
+//! hold. Sizes are chosen so that these are some KiB.
 
 use std::{fmt, path::Path};
 

@@ -1,5 +1,5 @@
-//! One page after another goes bad under a running store (F6, F10; P10, P11): what needs it fails
-//! with an error, and nothing else does.
+//! One page after another goes bad under a running store (F6, F10; P10, P11): operations that need
+//! the page fail with an error, and no others do.
 //!
 //! A store of two deep trees is made once. Then, in a copy of it for each page: open, break the
 //! page (before or after that), overwrite half of the keys, apply, drain, checkpoint, read all

@@ -345,7 +345,8 @@ impl WaitPolicy {
         Self { clock, since: Mutex::default() }
     }
 
-    /// Until this is dropped, any wait is in vain.
+    /// Marks the start of a call. While the returned guard lives, the clock jumps if the call
+    /// hangs.
     pub fn limit(&self) -> Limit<'_> {
         self.set(Some(Instant::now()));
         Limit(self)
@@ -381,8 +382,8 @@ impl Clock for WaitPolicy {
     }
 }
 
-/// Options of a read that ends with the row locked or with an error. Reads that pass over a locked
-/// row are `ReadMany` and scans.
+/// Options of a read that ends with the row locked or with an error. (Only `ReadMany` and scans
+/// skip locked rows.)
 fn that_locks(locking: &Locking) -> ReadOptions<'static> {
     let if_locked = match locking.if_locked {
         IfLocked::Wait | IfLocked::SemiConsistent => IfLocked::Wait,

@@ -6,7 +6,7 @@
 //! changes something ([`Point`]). [`crash_states`] then lists what a power failure could leave at
 //! such a point.
 //!
-//! Faults affect calls; the durable images always are what the medium would hold.
+//! Faults affect calls only; the durable images are always what the medium would hold.
 
 mod crash;
 mod fault;

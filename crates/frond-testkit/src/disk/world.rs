@@ -121,7 +121,7 @@ pub(super) fn einval() -> io::Error {
 
 impl World {
     /// Counts, traces and records a call; returns the fault that strikes it. `Err` if the machine
-    /// is gone.
+    /// has halted.
     pub fn begin(&mut self, call: &Call<'_>) -> io::Result<Option<FaultKind>> {
         if self.halted {
             return Err(eio());

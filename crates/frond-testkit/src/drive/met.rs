@@ -1,4 +1,4 @@
-//! What happened to the transactions of a run: proof that they conflict.
+//! Counts of what happened to the transactions of a run, to prove that they conflict.
 
 use crate::{
     model::{Answer, Refusal},
@@ -18,9 +18,9 @@ pub struct Met {
     pub waits: u64,
     /// Transactions that were prepared and had written something.
     pub prepared: u64,
-    /// Of these, the ones that were decided.
+    /// Of these, the ones that were committed or rolled back.
     pub decided: u64,
-    /// Of the decided ones, those that had survived a crash or a kill.
+    /// Of those that ended, the ones that had survived a crash or a kill.
     pub outlived: u64,
     /// Statements that were rolled back.
     pub undone: u64,

@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //! 1. If an operation returns no error, its answer is that of the model.
-//! 2. An error that does not stop the store did nothing. After an error that stops it
-//!    (`ErrorKind::Reopen`) the operation may be there or not, and nothing is acknowledged any
-//!    more.
+//! 2. An operation that fails with an error that does not stop the store has no effect. After an
+//!    error that stops the store (`ErrorKind::Reopen`) the operation may be there or not, and
+//!    nothing is acknowledged any more.
 //! 3. The note given to the disk before each call says how many steps were issued and how many must
 //!    survive, by the durability table of P1.
 //! 4. If a call of a transaction fails other than by a refusal, engine and model roll it back.

@@ -1,5 +1,5 @@
-//! Compares what was found with what must be: which answer an error is, which step of the model the
-//! rows are, and the difference in words.
+//! Compares what the engine returned with the model: which answer an error stands for, which
+//! step of the model the rows belong to, and the difference in words.
 
 use frond::Duplicate;
 use frond::Error;

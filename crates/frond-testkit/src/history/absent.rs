@@ -1,4 +1,4 @@
-//! Which deletion a reader saw when it found nothing.
+//! Determines which deletion a reader saw when it found nothing.
 //!
 //! No reader sees the number of a deletion. But what a reader sees existed at some moment between
 //! its start and its end. So of all deletions of a register, and the time before its first write,
@@ -26,7 +26,7 @@ pub(super) enum Absent {
     Deleted(Number),
     /// One of several.
     Unknown,
-    /// It existed at all times.
+    /// The register existed at all times, so the answer is wrong.
     Impossible,
 }
 
@@ -38,7 +38,7 @@ struct Write {
     deletes: bool,
     begun: u64,
     ended: u64,
-    /// Whether it is certainly there.
+    /// Whether the write is certainly there.
     counts: bool,
     /// Whether it was acknowledged when it ended.
     is_known: bool,
@@ -73,7 +73,8 @@ impl Writes {
         Self(writes)
     }
 
-    /// What a transaction has seen that found no such register and has not written it itself.
+    /// Returns what a transaction has seen that found no register under `key` and has not written
+    /// it itself.
     pub fn absent(&self, key: Key, reader: usize, txn: &Txn) -> Absent {
         let none = Vec::new();
         let writes = self.0.get(&key).unwrap_or(&none);

@@ -31,10 +31,10 @@
 //! | `Serializable` | the commit | the commit | the commit |
 //!
 //! Locking reads are at the commit, because no other transaction changes what they have seen before
-//! it. A glimpse past another's lock is at a moment of its own at every level. What a prepared
-//! transaction has locked and not written is at its prepare, since it releases that then, except at
-//! `Serializable`. From these moments the usual table follows, with the names of Adya; `tests.rs`
-//! checks it:
+//! it. A glimpse, which reads the last committed value of a locked row, is at a moment of its own
+//! at every level. Locking reads of rows that a prepared transaction has not written are at its
+//! prepare, since it releases these locks then, except at `Serializable`. From these moments the
+//! usual table follows, with the names of Adya; `tests.rs` checks it:
 //!
 //! | | ReadCommitted | RepeatableRead | Snapshot | Serializable |
 //! |---|---|---|---|---|
@@ -82,7 +82,7 @@ pub enum Call {
     /// Deleted a register. The number identifies the deletion; a reader that finds nothing has seen
     /// it, or another one.
     Delete(Key, Number),
-    /// Read a register past another's lock, as last committed.
+    /// Read the last committed value of a register that another transaction had locked.
     Glimpse(Key, Option<Number>),
 }
 
@@ -137,7 +137,7 @@ pub enum Anomaly {
     G1a,
     /// Intermediate read: only a part of a transaction's writes was seen.
     G1b,
-    /// Circular information flow: each has seen what depends on it.
+    /// Circular information flow: each has seen something that depends on it.
     G1c,
     /// Read skew: a reader saw something that depends on what it did not see.
     GSingle,
@@ -153,7 +153,7 @@ pub enum Anomaly {
     Unwritten,
     /// Two readers have seen a list in different orders.
     Order,
-    /// Something acknowledged is missing later, or a commit is there in part.
+    /// Something acknowledged is missing later, or only a part of a commit is there.
     Lost,
 }
 
@@ -192,8 +192,8 @@ impl fmt::Display for Finding {
 }
 
 impl History {
-    /// Finds everything that happened although the levels of its transactions forbid it; of each
-    /// set of connected cycles, one.
+    /// Finds all anomalies that the levels of the transactions forbid; of each set of connected
+    /// cycles, only one.
     pub fn check(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let versions = versions::Versions::of(self, &mut findings);
@@ -202,8 +202,8 @@ impl History {
         findings
     }
 
-    /// The history with all transactions at this level: what it shows in addition is what their own
-    /// levels allow.
+    /// The history with all transactions set to this level. Findings that it has in addition are
+    /// those that the transactions' own levels allow.
     pub fn as_level(&self, isolation: Isolation) -> History {
         let mut history = self.clone();
         history.txns.iter_mut().for_each(|txn| txn.isolation = isolation);

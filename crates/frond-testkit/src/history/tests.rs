@@ -1,4 +1,4 @@
-//! A bad history of every kind, and which levels forbid it: the table of `mod.rs`.
+//! Tests with a bad history of every kind, and the levels that forbid it: the table of `mod.rs`.
 
 use super::{Anomaly::*, Call::*, *};
 
@@ -69,7 +69,8 @@ fn valid_histories_have_no_findings() {
         &[list(1, &[1, 3]), register(2, 4)],
     ]);
     found_at(Internal, &serial, &[]);
-    // At these levels it may know what its snapshot does not: it has put it there itself.
+    // At these levels the transaction may see more than its snapshot has: what it has appended
+    // itself.
     let rewritten = at_once(&[
         &[list(1, &[]), List(1, vec![1], true), Rewrite(1, vec![1, 2]), list(1, &[1, 2])],
         &[Append(1, 1)],
@@ -148,7 +149,7 @@ fn read_skew() {
         &[register(1, 1), register(2, 4)],
     ]);
     found_at(GSingle, &registers, FROM_REPEATABLE);
-    // What is read with a lock does not change, whatever the level.
+    // A value read with a lock does not change, whatever the level.
     let with_locks = at_once(&[
         &[List(1, vec![], true), List(2, vec![2], true)],
         &[Append(1, 1), Append(2, 2)],

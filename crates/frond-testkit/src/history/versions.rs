@@ -1,6 +1,6 @@
-//! Which transaction wrote which version, and in which order. Lists are ordered by what was read of
-//! them last, registers by transactions that read one value and set the next. Also finds what is
-//! wrong without any cycle.
+//! Determines which transaction wrote which version, and in which order. Lists are ordered as the
+//! last reader saw them, registers by transactions that read one value and set the next. Also finds
+//! the anomalies that need no cycle.
 //!
 //! 1. A transaction of unknown outcome was committed if another saw its writes after the restart,
 //!    or saw them and wrote something itself. A transaction that only read, before the restart, may
@@ -39,7 +39,7 @@ pub(super) enum Seen<'h> {
 /// A history with its versions in order.
 pub(super) struct Versions<'h> {
     pub history: &'h History,
-    /// Whether each transaction counts: it is committed, and did not read what was lost.
+    /// Whether each transaction counts: it is committed, and did not read a lost commit.
     pub counts: Vec<bool>,
     /// The writer of each number.
     pub writer: BTreeMap<Number, usize>,

@@ -1,4 +1,4 @@
-//! The model: what every reader must see, by the simplest means (docs/safety.md §4.3).
+//! The model: the expected content of a store, computed in the simplest way (docs/safety.md §4.3).
 //!
 //! A map per tree with the full history of every key. Each operation that changes something and is
 //! not refused is one step of the commit order. The state after every step can be read, so a
@@ -8,8 +8,8 @@
 //! 1. Step n's digest equals [`digest`] of the rows at step n.
 //! 2. A refused operation changes nothing and is not a step.
 //!
-//! [`Model::step_of`] is the law for crashes (P1–P3): what is found must be the state after some
-//! step between the last that had to survive and the last that was issued.
+//! [`Model::step_of`] is the rule for crashes (P1–P3): the rows found must be the state after some
+//! step between the last one that had to survive and the last one that was issued.
 
 pub mod operators;
 mod prepared;
@@ -64,7 +64,7 @@ pub enum Refusal {
     SnapshotExists,
     /// Another transaction holds the row, or the gap.
     Busy,
-    /// Another has committed the row since the snapshot; the transaction is over.
+    /// Another transaction has committed the row since the snapshot; this one is over.
     Conflict,
     /// The transaction is over.
     Ended,

@@ -3,8 +3,8 @@
 //!
 //! A prepared transaction that has written something is part of the committed state: its prepare is
 //! a step, and so is its decision. So after a crash it is there, not yet there, or gone, as any
-//! commit, and never in part; its decision changes its rows in the step in which it goes. One that
-//! has written nothing ends with the process.
+//! commit, and never in part; its decision changes its rows in the same step in which it is
+//! removed. One that has written nothing ends with the process.
 //!
 //! Invariants
 //! 1. A prepared transaction keeps the locks on rows that it writes, and at `Serializable` all its

@@ -151,7 +151,7 @@ impl Sessions {
         Ok(found)
     }
 
-    /// Releases what a row is locked more than before.
+    /// Restores the lock that the transaction had on a row before.
     pub(super) fn unlock(&mut self, slot: u8, place: &Place, before: Option<bool>) {
         let rows = &mut self.at_mut(slot).rows;
         match before {

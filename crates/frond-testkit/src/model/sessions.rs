@@ -77,7 +77,7 @@ pub(super) struct Session {
     pub gaps: Vec<Gap>,
     /// Trees in which it has locked rows, or tried to.
     pub intents: BTreeSet<TreeNumber>,
-    /// Those of them in which it tried to lock rows exclusively.
+    /// The trees among `intents` in which it tried to lock rows exclusively.
     pub exclusive: BTreeSet<TreeNumber>,
     /// Trees that it has written, even if that was rolled back.
     pub written: BTreeSet<TreeNumber>,
@@ -481,9 +481,9 @@ impl Session {
         }
     }
 
-    /// The step over whose row these writes apply. Operands apply to what others have committed,
-    /// whatever the transaction's reads see of that: the row is locked, so this is the row that
-    /// they will apply to.
+    /// The step to whose row these writes apply. Operands apply to the row that others have
+    /// committed last, even if the transaction's reads do not see it: the row is locked, so it is
+    /// still the last when this transaction commits.
     pub fn step_under(&self, model: &Model, own: &[(Place, Write)], at: &Place, step: u64) -> u64 {
         let mut own = own.iter().filter(|(of, _)| of == at).map(|(_, write)| write).peekable();
         let base =
@@ -560,7 +560,7 @@ impl Session {
         self.gaps.push(Gap { tree, span, is_vague: false });
     }
 
-    /// Notes that the scan that locked the last gap has failed in it.
+    /// Records that the scan that locked the last gap has failed in it.
     pub fn fails_in_gap(&mut self) {
         let is_vague = self.statement.is_some();
         self.gaps.last_mut().into_iter().for_each(|gap| gap.is_vague = is_vague);

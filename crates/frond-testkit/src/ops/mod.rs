@@ -1,9 +1,9 @@
 //! Operations as data: what a script does to a store and to the model.
 //!
-//! A script is text, one operation per line; `#` starts a comment. What a campaign has found is
-//! kept as such a script in `tests/seeds/*.seed` and is run forever. Keys and values are written as
-//! short names (`k12`, `v7*20`) and expanded by [`Key::bytes`] and [`Value::bytes`], so that a
-//! script is readable and a value of a megabyte takes no space in it.
+//! A script is text, one operation per line; `#` starts a comment. A script with which a campaign
+//! has failed is kept in `tests/seeds/*.seed` and is run with the tests from then on. Keys and
+//! values are written as short names (`k12`, `v7*20`) and expanded by [`Key::bytes`] and
+//! [`Value::bytes`], so that a script is readable and a value of a megabyte takes no space in it.
 //!
 //! | line | meaning |
 //! |---|---|

@@ -258,7 +258,7 @@ impl OpenToy {
         self.write_checkpoint()
     }
 
-    /// Reserves space for a record, so that writing it cannot meet a full disk.
+    /// Reserves space for a record, so that writing it cannot hit a full disk.
     fn reserve(&mut self, bytes: u64) -> Result<()> {
         let needed = self.end + self.buffer.len() as u64 + bytes;
         if needed <= self.allocated {

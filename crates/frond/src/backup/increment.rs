@@ -7,10 +7,10 @@
 //!
 //! Invariants
 //! 1. Each head carries a checksum that starts with the one before it, and so does the trailer: a
-//!    file that lacks, repeats or exchanges a record is refused. Extents are verified against their
-//!    links by the code that reads them.
+//!    file in which a record is missing, repeated or out of order is refused. Extents are verified
+//!    against their links by the code that reads them.
 //! 2. The file appears under its name once it is whole and durable.
-//! 3. Any bytes give an increment or an error; memory is a small record for each extent (P20).
+//! 3. Arbitrary bytes yield an increment or an error. Memory: one small record per extent (P20).
 //!
 //! Threads: one owner for writing; reading is shared. Bytes: docs/format.md, "Increment".
 
@@ -40,7 +40,7 @@ const MAGIC: [u8; 8] = *b"FrondInc";
 const FORMAT: u32 = 1;
 /// Length of header, heads and trailer.
 const HEAD_BYTES: usize = 64;
-/// The bytes that the checksum at its end covers.
+/// Number of bytes of a head that the checksum at its end covers.
 const CHECKED_BYTES: usize = HEAD_BYTES - 8;
 const RECORD: [u8; 4] = *b"FrRc";
 const TRAILER: [u8; 4] = *b"FrEn";
@@ -173,7 +173,7 @@ impl<'a> IncrementWriter<'a> {
 /// An opened increment.
 pub(super) struct Increment {
     pub file: Arc<StoreFile>,
-    /// The backup that must come before it.
+    /// The backup that this increment continues.
     pub base: BackupId,
     /// The slot of the version to which it leads.
     pub superblock: Superblock,
@@ -214,7 +214,7 @@ impl Increment {
     }
 }
 
-/// Reads the heads of an increment.
+/// A reader of the heads of an increment.
 struct Scan {
     file: Arc<StoreFile>,
     len: u64,

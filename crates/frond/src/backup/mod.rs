@@ -13,8 +13,8 @@
 //! 1. A backup is the store after one commit, and contains every commit that had returned before
 //!    the call (Promise: P26).
 //! 2. No page is copied that was not verified against the link that leads to it (Promise: P9).
-//! 3. A target appears under its name whole and durable, or not at all; existing files are never
-//!    written to, not by a restore either.
+//! 3. A target appears under its name whole and durable, or not at all; neither a backup nor a
+//!    restore ever writes to existing files.
 //! 4. An increment is accepted only after the version for which it was made.
 //! 5. Commits, applies and checkpoints continue concurrently; pages of the copied version are kept
 //!    until the copy ends (Rule: I18).
@@ -102,7 +102,7 @@ impl BackupId {
         Self::read_in(&Env::real(), path)
     }
 
-    /// Reads the id with the files of an environment.
+    /// Reads the id through the file system of `env`.
     #[doc(hidden)]
     pub fn read_in(env: &Env, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -222,8 +222,8 @@ impl Db {
     }
 }
 
-/// How long a backup waits for prepared transactions with long values: a server decides its own in
-/// milliseconds.
+/// How long a backup waits for prepared transactions with long values. Normally a server commits or
+/// rolls back what it prepared within milliseconds.
 const UNDECIDED_WAIT: Duration = Duration::from_secs(10);
 const UNDECIDED_PAUSE: Duration = Duration::from_millis(1);
 
@@ -265,8 +265,9 @@ impl Shared {
     }
 
     /// Freezes the memtable at a moment without prepared transactions that have long values or
-    /// runs. Such a transaction is registered before its record has a place, and removed once its
-    /// decision has one, so none is in what is frozen here. Also returns how many there have been.
+    /// runs. Such a transaction is registered before its record has a place in the log, and removed
+    /// once the record of its commit or rollback has one, so the memtable frozen here contains
+    /// none. Also returns how many there have been.
     fn freeze_decided(&self, until: Duration) -> Result<(Seqno, u64)> {
         let engine = &*self.engine;
         loop {

@@ -1,8 +1,8 @@
 //! Walking all pages of a version: each is read, verified and passed on, once.
 //!
-//! Parents are born no earlier than what they link (Rule: I20), so a walk for what was born after
-//! some version turns back at the first page that was not; except in trees that were loaded in bulk
-//! since.
+//! A parent is born no earlier than what it links (Rule: I20). So a walk for the pages that were
+//! born after some version need not descend below an older page, except in trees that were
+//! bulk-loaded since.
 //!
 //! Invariants
 //! 1. A page is verified before it is passed on, and before a link in it is followed. A blob is

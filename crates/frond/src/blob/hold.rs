@@ -1,4 +1,5 @@
-//! Holds: they keep a blob's extent while something in memory may still hand out its reference.
+//! Holds, each of which keeps a blob's extent allocated while something in memory may still return
+//! its reference.
 
 use crate::{
     store::{Extent, Store},
@@ -6,7 +7,7 @@ use crate::{
 };
 
 /// Keeps the extent of one blob while it exists: batches, memtables and tree jobs have one for each
-/// blob whose reference they hold.
+/// blob whose reference they contain.
 #[derive(Debug)]
 pub struct BlobHold {
     store: Arc<Store>,
@@ -39,7 +40,7 @@ impl BlobHold {
         self.synced.load(Ordering::Relaxed)
     }
 
-    /// Records that such a sync has ended.
+    /// Records that a sync that started after the blob was written has ended.
     pub fn set_synced(&self) {
         self.synced.store(true, Ordering::Relaxed);
     }

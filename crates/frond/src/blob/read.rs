@@ -3,7 +3,7 @@
 //! A short blob is read with one read, and stays in the cache in its stored form; a long one
 //! bypasses the cache and is read piece by piece.
 //!
-//! The reader must hold what keeps the extent: a version, a snapshot, a
+//! The reader must hold something that keeps the extent allocated: a version, a snapshot, or a
 //! [`BlobHold`](super::BlobHold).
 
 use super::{
@@ -19,7 +19,8 @@ use crate::{
     sync::Arc,
 };
 
-/// Extents up to this length are read whole and cached. 256 KiB: one read costs no more than two.
+/// Extents up to this length are read whole and cached. 256 KiB: up to there, one read of
+/// everything costs no more than separate reads of the table and of a piece.
 const WHOLE_BYTES_MAX: u32 = 256 << 10;
 
 /// An opened blob, whose table is verified.

@@ -20,7 +20,8 @@ use crate::{
     types::VersionNumber,
 };
 
-/// Encoded pieces are kept for writing up to this length. 1 MiB: what a job may use without asking.
+/// Encoded pieces are kept for writing up to this length. 1 MiB: what a job may use without
+/// reserving it in the memory budget.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 /// Length of one write. 512 KiB: some milliseconds of a slow disk.
 const WRITE_BYTES: usize = 512 << 10;

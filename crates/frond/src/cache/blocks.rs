@@ -1,6 +1,6 @@
 //! The block cache: blocks of runs in the form that readers search, so that a cached point read
 //! costs one search. Row blocks are kept decompressed. Columnar blocks are kept as they are stored,
-//! or unpacked where the cache has room.
+//! or unpacked where the cache has free space.
 //!
 //! Invariants
 //! 1. A key names one content for ever: [`BlockKey`] holds the extent's hash, or a number that is
@@ -166,7 +166,7 @@ impl Deref for CachedBlock {
     }
 }
 
-/// Keeps a block that was found in its slot for longer than a brief look.
+/// Keeps a block that was found in its slot for longer than one call.
 impl From<SlotBlock> for Option<CachedBlock> {
     fn from(block: SlotBlock) -> Self {
         block.keep().map(CachedBlock)

@@ -3,8 +3,8 @@
 //! The first touch of a page costs as much as merging its content (1.4–11 µs per 4 KiB on virtual
 //! machines), and a general allocator returns large pieces to the system and maps them anew. So
 //! memtable arenas, unwritten runs and I/O buffers take 16 KiB frames from one pool, and cached
-//! blocks take memory of their exact length from the same pool: what one use gives back, any other
-//! can take. Both are spans of slabs ([`spans`](super::spans)).
+//! blocks take memory of their exact length from the same pool: memory that one use gives back is
+//! available to every other. Both are spans of slabs ([`spans`](super::spans)).
 //!
 //! Invariants
 //! 1. Frames are aligned to 4096, so any of them can be used for direct I/O.
@@ -135,8 +135,8 @@ impl FramePool {
     fn hand_out(self: &Arc<Self>) -> Frame {
         let mut spare = self.spare.lock().unwrap();
         if spare.is_empty() {
-            // The first frame must be found; the others are taken only where they cost no new
-            // memory.
+            // The first frame is taken even if that needs new memory; the others only if it does
+            // not.
             spare.push(FrameMemory(self.spans.take_beyond(FRAME_BYTES, ALIGN)));
             let more = || self.spans.take(FRAME_BYTES, ALIGN).map(FrameMemory);
             spare.extend(std::iter::from_fn(more).take(SPARE_FETCHED - 1));
@@ -209,7 +209,7 @@ impl FramePool {
 }
 
 impl Memory {
-    /// Bytes of the pool that this occupies.
+    /// Bytes of the pool that this memory occupies.
     pub fn held_bytes(&self) -> usize {
         self.span.as_ref().map_or(0, |span| span.bytes().len())
     }

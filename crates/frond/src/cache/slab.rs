@@ -37,7 +37,7 @@ pub(super) struct Slab {
 // SAFETY: a slab is memory and nothing else; the invariants of spans say which code may touch
 // which part.
 unsafe impl Send for Slab {}
-// SAFETY: as above; the slab itself offers no access at all.
+// SAFETY: as for `Send`; the slab itself offers no access at all.
 unsafe impl Sync for Slab {}
 
 impl Slab {

@@ -239,7 +239,7 @@ mod tests {
         let held = ask(&cache, &slots, 1);
         cache.clear();
         assert!((0..3).all(|block| slots.get(block).is_none()));
-        // Nor is it put there by a reader that still holds it.
+        // A reader that still holds the evicted block does not put it into a slot either.
         slots.put(1, &slots_arc(&held));
         assert!(slots.get(1).is_none());
     }
@@ -259,8 +259,8 @@ mod tests {
         assert!(after.get(0).is_none());
     }
 
-    /// The cache sees none of the block's uses and yet does not take it for unused; a block that
-    /// was used only once is not kept for ever either.
+    /// The cache sees none of the uses through a slot, and yet does not evict the block as unused;
+    /// but a block that was used only once is not kept for ever.
     #[test]
     fn blocks_read_through_slots_stay_cached_and_unused_ones_are_evicted() {
         let (cache, slots) = (cache(64), BlockSlots::new(4000));

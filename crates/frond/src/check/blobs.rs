@@ -1,5 +1,5 @@
-//! Checking the blobs that runs list: which runs list each, how often, and whether its bytes match
-//! its reference.
+//! Checking the blobs that runs list: which runs list each blob, how often, and whether its bytes
+//! match its reference.
 //!
 //! A reference contains neither version nor lineage; the space map has both. So what the trees
 //! reach is recorded by lineage, and checked once the map is read. A blob is counted once for each
@@ -96,8 +96,8 @@ impl Blobs {
         Ok(())
     }
 
-    /// The contradictions to the map of the same version: place, tree, problem. References are not
-    /// compared if the walk was incomplete.
+    /// The contradictions to the space map of the same version: place, tree, problem. References
+    /// are not compared if the walk was incomplete.
     pub fn against(
         &self,
         listed: &BTreeMap<u64, Listed>,

@@ -1,4 +1,4 @@
-//! The check: verifies in a store everything that must hold.
+//! The check: verifies every rule that the content of a store must satisfy.
 //!
 //! Entry points: [`Db::check`] for an open store, [`store`](fn@store) for a closed one,
 //! [`Tree::shape`](crate::Tree::shape) for a tree's shape. In a closed store both superblock slots
@@ -77,7 +77,7 @@ pub fn store(dir: impl AsRef<Path>, mode: CheckMode) -> Result<CheckReport> {
     store_in(&Env::real(), dir, mode)
 }
 
-/// Checks the closed store in `dir` with the files of an environment.
+/// Checks the closed store in `dir` through the file system of `env`.
 ///
 /// # Errors
 /// As [`store`](fn@store).
@@ -144,8 +144,8 @@ impl Db {
         check_slots(&engine.store, &slots, &mut report)?;
         let good = good_slots(&slots);
         live.check(engine, &good, &mut report);
-        // The log may now name places where an older version had something: there is no map to
-        // compare with.
+        // Places that the log names now may have been in use in an older version, and there is no
+        // map of the current one to compare them with.
         check_versions(&engine.store, &good, &[], &mut report, &mut scanned);
         drop(held);
         if scanned.has_stopped { Err(Error::Interrupted) } else { Ok(report) }

@@ -17,8 +17,8 @@ pub enum CheckMode {
     /// Superblocks, log chain, catalog, root directory, sums of the space map, root pages. Reads
     /// the log and a few pages.
     Quick,
-    /// All of that, and every page that a version reaches, every block, every entry, and the
-    /// ownership of every byte. Reads the whole store once.
+    /// Everything that `Quick` checks, and every page that a version reaches, every block, every
+    /// entry, and the ownership of every byte. Reads the whole store once.
     Full,
 }
 

@@ -1,9 +1,9 @@
 //! Checking one run, entry by entry: checksums, order, counts, tags, filter.
 //!
-//! A bad block does not hide the next one: if a block could not be read to its end, the next block
-//! is entered directly.
+//! A bad block does not hide the next one: if a block cannot be read to its end, reading continues
+//! with the next one.
 //!
-//! Memory: a piece of the run, and one count per blob that it refers to.
+//! Memory: a piece of the run, and one count for each blob that the run refers to.
 
 use std::collections::BTreeMap;
 

@@ -12,12 +12,12 @@ use crate::{
 pub(super) enum Page<'a> {
     /// A node, visited before its children.
     Node(&'a Node),
-    /// A leaf, which may be a placeholder (placeholder).
+    /// A leaf, which may be a placeholder.
     Leaf(&'a RunHandle),
 }
 
 impl Tree {
-    /// Visits every node and leaf, in key order. What waits in memory has no pages.
+    /// Visits every node and leaf, in key order. Entries that are still in memtables have no pages.
     pub(super) fn walk_pages(
         &self,
         see: &mut dyn FnMut(&TreeContext, Page<'_>) -> Result<()>,

@@ -19,7 +19,7 @@ pub enum Duplicate {
         /// The key.
         key: Vec<u8>,
     },
-    /// A load or build of a unique tree met a key twice (FRD-1104). Nothing of it remains.
+    /// A load or build of a unique tree found a key twice (FRD-1104). Nothing of it remains.
     #[error(
         "FRD-1104 duplicate keys: two rows for unique tree \"{tree}\" have the same key; nothing was created"
     )]

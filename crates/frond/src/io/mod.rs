@@ -72,7 +72,7 @@ pub trait File: Send + Sync + fmt::Debug {
     fn len(&self) -> io::Result<u64>;
     /// Truncates the file, or extends it with a hole.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
-    /// Reserves space, so that writing there cannot meet a full disk.
+    /// Reserves space, so that writing there cannot hit a full disk.
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()>;
     /// Frees the space of a range, which then reads as zeros. May do nothing.
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()>;
@@ -90,13 +90,13 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Releases the lock. Closing the last descriptor does so, too, but a closed store may still
     /// have handles.
     fn unlock(&self) -> io::Result<()>;
-    /// The processes that hold locks on the file, as far as the system tells.
+    /// The processes that hold locks on the file, as far as the system reports them.
     fn lock_holders(&self) -> Vec<u32> {
         Vec::new()
     }
 }
 
-/// The locks on a file that is not the operating system's.
+/// The locks on a simulated file, of which the operating system knows nothing.
 #[derive(Debug, Default)]
 pub struct SimulatedLock {
     shared: usize,
@@ -135,7 +135,7 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
     /// Creates one directory (mode 0700); `AlreadyExists` if it is there.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Renames, replacing whatever has the new name.
+    /// Renames a file or directory, replacing a file that has the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;

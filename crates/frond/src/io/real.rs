@@ -182,8 +182,8 @@ impl File for RealFile {
 
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         match fs::fallocate(self.file.as_fd(), FallocateFlags::empty(), offset, bytes) {
-            // A file system without preallocation: writes there may still meet a full disk, which
-            // is then a failed write (P12) instead of a refused commit (P13).
+            // A file system without preallocation: writes there may still hit a full disk, which is
+            // then a failed write (P12) instead of a refused commit (P13).
             Err(Errno::OPNOTSUPP) => self.set_len(self.len()?.max(offset + bytes)),
             other => Ok(other?),
         }
@@ -348,7 +348,7 @@ mod tests {
         let lock = |file: &Arc<dyn File>, kind| file.try_lock(kind).expect("a lock");
         assert!(lock(&one, LockKind::Shared) && lock(&two, LockKind::Shared));
         assert!(!lock(&three, LockKind::Exclusive));
-        // What the system tells depends on the file system; it names no other process.
+        // What the system reports depends on the file system; it names no other process.
         let own = std::process::id();
         assert!(three.lock_holders().iter().all(|pid| *pid == own));
         one.unlock().expect("unlocked");

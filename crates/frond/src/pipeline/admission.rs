@@ -10,11 +10,12 @@
 //! A transaction waits before it locks its first row. While it holds rows, others may wait for
 //! them, so it stops only where every writer must.
 //!
-//! A full disk in background work: it waits for space while the store goes on (P13). Commits are
-//! admitted against a reserve (`store/reserve.rs`), so that an apply or a checkpoint rarely meets a
-//! full disk. If one does, it has changed nothing and is retried after a moment; no writer waits
-//! for it: commits get `Full` instead, deletes last. A refused commit makes the pipeline hurry: the
-//! space of deleted rows comes back two checkpoints after the delete is applied.
+//! A full disk in background work: it waits for space while the store continues (P13). Commits are
+//! admitted against a reserve (`store/reserve.rs`), so that an apply or a checkpoint rarely finds
+//! the disk full. If one does, it has changed nothing and is retried after a moment; no writer
+//! waits for it: commits fail with `Full` instead, and deletes are the last to do so. A refused
+//! commit makes the pipeline hurry: the space of deleted rows comes back two checkpoints after the
+//! delete is applied.
 //!
 //! Deletes may use the reserve, but their records could also take the disk space that was set aside
 //! for the apply of rows committed before. Then no checkpoint would ever have enough space. So when
@@ -82,7 +83,7 @@ const SLACK: u64 = 64;
 /// How long a waiter sleeps between two checks.
 const TURN_LOOK: Duration = Duration::from_millis(10);
 
-/// The cancellable mutex.
+/// A mutex whose waiters can be cancelled.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     is_taken: Mutex<bool>,
@@ -123,8 +124,8 @@ impl Drop for TurnTaken<'_> {
     }
 }
 
-/// How long background work pauses after it met a full disk, and the interval of rounds while it
-/// hurries, milliseconds.
+/// How long background work pauses after it found the disk full, and the interval of rounds while
+/// it hurries, milliseconds.
 const REST_MILLIS: u64 = 1000;
 /// Background work tries again at once if this much more is free than when it failed.
 const ROOM_BYTES: u64 = 1 << 20;
@@ -150,7 +151,7 @@ pub(crate) struct LogWait {
     /// The number of checkpoints, and the clock in milliseconds, when it first found no space.
     since: Option<(u64, u64)>,
     polls: u32,
-    /// Whether the store was asked to give back what it can.
+    /// Whether the store was asked to give free space back to the file system.
     has_asked: bool,
 }
 
@@ -166,13 +167,13 @@ impl LogWait {
 pub(crate) struct FullDisk {
     /// Why the last attempt failed, until one succeeds.
     why: Mutex<Option<String>>,
-    /// Clock before which no attempt is made, milliseconds, unless space became free.
+    /// Clock, in milliseconds, before which no attempt is made unless space becomes free.
     rests_until: AtomicU64,
     /// Bytes that were free on the disk when the last attempt failed.
     free_then: AtomicU64,
-    /// Clock until which the pipeline hurries, milliseconds.
+    /// Clock, in milliseconds, until which the pipeline hurries.
     hurries_until: AtomicU64,
-    /// Clock of the next round while the pipeline hurries, milliseconds.
+    /// Clock, in milliseconds, of the next round while the pipeline hurries.
     next_round: AtomicU64,
     /// A delete waits for a checkpoint, so the next round is due at once.
     checkpoint_awaited: AtomicBool,
@@ -438,7 +439,7 @@ impl Engine {
     /// checkpoint. Without the checkpoint nothing would be lost, because the log is on the medium
     /// (`wal/recovery.rs`), but a store that is killed soon after each open would keep more log
     /// each time. If the disk has no space for this, returns the reason and leaves it to background
-    /// work, which goes on when there is space.
+    /// work, which continues when there is space.
     pub(crate) fn settle_recovered(&self) -> Result<Option<String>> {
         self.admission.full.is_replay.store(false, Ordering::Relaxed);
         // What had no space during the replay may have it now.
@@ -455,7 +456,7 @@ impl Engine {
         Ok(self.admission.full.why.lock().unwrap().clone())
     }
 
-    /// True if the disk has more free space than when background work met it full.
+    /// True if the disk has more free space than when background work found it full.
     fn room_came(&self) -> bool {
         let enough =
             self.admission.full.free_then.load(Ordering::Relaxed).saturating_add(ROOM_BYTES);

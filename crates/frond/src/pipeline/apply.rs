@@ -96,7 +96,7 @@ impl Engine {
             begun.push_back(published);
         }
         // Before a checkpoint can fix that version; otherwise it would list dropped trees that have
-        // given out numbers as if they were there.
+        // handed out counter values as if they existed.
         changes.iter().filter_map(Change::dropped_tree).for_each(|tree| self.trees.forget(tree));
         drop(begun);
         drop(publishing);
@@ -133,7 +133,7 @@ impl Engine {
                 self.store.adopt_blob(blob, publish, *lineage)?;
             }
             effects.blobs.clear();
-            // What came and went inside a job gives its space back.
+            // Runs that a job both wrote and dropped give their space back.
             effects.early.retain(|(run, _)| run.refs() > 0);
             effects.early.iter().for_each(|(run, _)| self.cx.remember(run));
         }
@@ -191,7 +191,7 @@ impl Engine {
                     Arc::make_mut(roots).insert(loaded.tree, Arc::new(root));
                     Arc::make_mut(&mut branches.loaded).insert(loaded.tree, publish);
                 }
-                // It is applied as a memtable's rows are.
+                // A spill or prepare is applied as the rows of a memtable are.
                 Change::Spill(_) | Change::Prepare(_) | Change::Layout => {}
                 Change::Snapshot(id) => {
                     let snapshot = NamedVersion::fresh(*id, last, publish, roots);
@@ -265,7 +265,7 @@ fn apply_tree(
 
 /// Applies the commits above `above` up to `through`. If they cannot be folded, because one of them
 /// merges with another one's long value that cannot be read, they are split into two batches, and
-/// so on recursively. The two messages are then in two runs, and only readers of that key meet the
+/// so on recursively. The two messages are then in two runs, and only readers of that key find the
 /// damage (P10). A frugal job (replay) also splits them when there is no space for the folded
 /// value; a single commit is then split into what it spilled and what it did not.
 fn apply_commits(

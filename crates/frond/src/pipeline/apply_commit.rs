@@ -36,14 +36,14 @@ pub(crate) struct CommitPayload {
     /// Changes of the row counts of trees, ascending; a tree that is not listed has an unknown
     /// change.
     pub rows: Vec<(TreeId, i64)>,
-    /// New values of trees' counters, as the record says: tree, counter, and the next number.
+    /// New values of trees' counters, as in the log record: tree, counter, and the next number.
     pub counters: Vec<(TreeId, u8, u64)>,
     /// Mini-runs that hold the entries of some of the trees.
     pub runs: Vec<(TreeId, Arc<MemRun>)>,
     /// Catalog rows that the decision of a prepared transaction removes: sorted, point entries
     /// only.
     pub decided: WriteSet,
-    /// The commit frees space in the end, so it is admitted to a full disk as deletes are.
+    /// The commit will free space in the end, so it is admitted on a full disk as deletes are.
     pub relieves: bool,
 }
 

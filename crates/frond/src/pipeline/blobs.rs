@@ -19,13 +19,13 @@ pub(crate) struct BlobSync {
     asked: AtomicU64,
     /// All requests up to this one are served. Locked during the sync.
     served: Mutex<u64>,
-    /// Bytes of blobs committed since the last checkpoint started: what they replace is free only
-    /// after the next two.
+    /// Bytes of blobs committed since the last checkpoint started. The space of the values that
+    /// they replace is free only after two more checkpoints.
     pub bytes_since_checkpoint: AtomicU64,
 }
 
 impl Engine {
-    /// Makes blobs durable; all of them are written.
+    /// Makes blobs durable that have already been written.
     pub fn sync_blobs(&self, blobs: &[Arc<BlobHold>]) -> Result<()> {
         if blobs.iter().all(|blob| blob.is_synced()) {
             return Ok(());

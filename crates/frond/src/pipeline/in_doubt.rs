@@ -4,13 +4,13 @@
 //! The content of a prepared transaction is stored in the catalog, so that the log need not keep
 //! its record (Rule: I12). But the extents that it names are known only to the log (Rule: I11), so
 //! every checkpoint names them again before the log that named them is trimmed. The record that
-//! commits the transaction names none: it is short, however much it commits, so that log space for
-//! it can be reserved (Rule: I41).
+//! commits the transaction names no extents: it is short, however much it commits, so that log
+//! space for it can be reserved (Rule: I41).
 //!
 //! Invariants
-//! 1. Extents are listed here before the record that prepares them is in the log, until a slot has
-//!    a boundary after their commit, or until their rollback is visible. Naming one needlessly is
-//!    harmless: recovery frees extents that nothing takes up.
+//! 1. Extents are listed here from before the record that prepares them is in the log until a slot
+//!    has a boundary after their commit, or until their rollback is visible. Naming one needlessly
+//!    is harmless: recovery frees extents that nothing claims.
 //! 2. A checkpoint names them in the log after its boundary, and syncs that before its slot is
 //!    written.
 //! 3. They are held while they are listed here, whatever happens to the memtables of their prepare
@@ -18,7 +18,7 @@
 //! 4. A store that has in-doubt transactions is not marked clean when it is closed, and does not
 //!    shrink its log when idle, because the log is needed.
 //!
-//! Threads: threads that prepare and decide; replay; the checkpointer.
+//! Threads: threads that prepare, commit or roll back; replay; the checkpointer.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +99,7 @@ impl InDoubt {
         drop(released);
     }
 
-    /// Notes that the transaction was committed.
+    /// Records that the transaction was committed.
     pub fn commit(&self, xid: &Xid, seqno: Seqno) {
         let mut all = self.lock();
         if let Some(needs) = all.in_doubt.remove(xid)
@@ -109,7 +109,7 @@ impl InDoubt {
         }
     }
 
-    /// Notes that a slot has all commits up to this one in its trees.
+    /// Records that a slot has all commits up to this one in its trees.
     pub(super) fn settle(&self, applied: Seqno) {
         let settled: Vec<_> =
             self.lock().committed.extract_if(.., |(seqno, _)| *seqno <= applied).collect();
@@ -137,7 +137,8 @@ impl Engine {
     /// Skipped are those that a record from `log_from` on has named, and those of commits through
     /// `applied`, which the checkpoint has in its trees.
     pub(super) fn name_in_doubt(&self, log_from: Lsn, applied: Seqno) -> Result<()> {
-        // Cloned, and so held, so that what is decided meanwhile still exists when it is named.
+        // Cloned, which holds the extents, so that those of a transaction that ends meanwhile still
+        // exist when they are named.
         let needs: Vec<HeldExtents> = {
             let all = self.in_doubt.lock();
             let committed = all.committed.iter().filter(|(seqno, _)| *seqno > applied);

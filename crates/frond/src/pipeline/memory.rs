@@ -1,11 +1,12 @@
-//! The memory budget: one number for all memory of a store; the block cache gets what everything
-//! else leaves.
+//! The memory budget: one limit for all memory of a store, of which the block cache gets what
+//! everything else leaves.
 //!
 //! Memtables, unwritten runs, indexes and filters of open runs, log buffers, readahead, the working
 //! memory of jobs and bulk loads, locks, uncommitted writes, and the metadata of trees, runs and
 //! extents come first, because commits wait for them. The rest of the budget holds blocks. The
-//! split is recomputed several times a second. Frames and blocks share what the pool has from the
-//! system, which may be all of the budget except what lies in the general allocator's memory.
+//! split is recomputed several times a second. Frames and blocks share the memory that the pool has
+//! taken from the system. That may be the whole budget, except for what is in the general
+//! allocator's memory.
 //!
 //! Invariant: the block cache and the open runs keep a sixteenth of the budget each, whatever
 //! everything else takes, so that reads continue. The rest has limits of its own (`Limits`), which
@@ -24,11 +25,10 @@ const JOB_BYTES: u64 = 2 << 20;
 /// Memory of an extent: 64 bytes in a map that is two thirds full.
 const EXTENT_BYTES: u64 = 96;
 
-/// Number of transactions, each with the most that one may keep in memory, that fit into the limit
-/// of all together.
+/// The memory limit of all transactions together, as a multiple of the limit of one transaction.
 const LARGE_WRITERS: u64 = 4;
 
-/// The loads of a store: their shared memory budget, and counters.
+/// The bulk loads of a store: their shared memory budget, and counters.
 #[derive(Debug)]
 pub(crate) struct Loads {
     /// Maximum of all buffers together, bytes.
@@ -66,8 +66,8 @@ impl LoadShare {
         Self { loads: loads.clone(), charged: 0 }
     }
 
-    /// Bytes that this load may use. The value falls when another load starts: a load that has more
-    /// gives it back with its next row.
+    /// Bytes that this load may use. The value falls when another load starts. A load that uses
+    /// more than that gives the excess back with its next row.
     pub fn limit(&self) -> u64 {
         self.loads.limit / self.loads.active.load(Ordering::Relaxed).max(1)
     }
@@ -87,8 +87,8 @@ impl Drop for LoadShare {
 }
 
 impl Engine {
-    /// Bytes that one transaction may keep in memory uncommitted if all together have too much;
-    /// otherwise unbounded here.
+    /// Bytes of uncommitted writes that one transaction may keep in memory while all transactions
+    /// together exceed their limit; unbounded otherwise.
     #[inline]
     pub(crate) fn share_of_writes(&self) -> u64 {
         self.writes_memory.share_of(self.limits.own_writes_bytes.saturating_mul(LARGE_WRITERS))
@@ -128,7 +128,7 @@ impl Engine {
         let footers = self.cx.resident.load(Ordering::Relaxed);
         let kept = self.cx.pool.kept_bytes() as u64;
         let footers_elsewhere = footers.saturating_sub(kept);
-        // What exists anyway, and the blocks' minimum.
+        // Memory that exists in any case, and the minimum for blocks.
         let floor = self.cx.pool.frames_bytes() as u64 + kept + self.cache_bytes / 16;
         let mapped = budget.saturating_sub(elsewhere + footers_elsewhere).max(floor);
         self.cx.pool.set_mapped_limit(mapped as usize);

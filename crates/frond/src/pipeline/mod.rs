@@ -62,9 +62,9 @@ use std::{collections::VecDeque, ops::RangeInclusive};
 /// Byte limits of the pipeline, all derived from the cache size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Active memtable bytes at which it is frozen.
+    /// Bytes in memory at which the active memtable is frozen.
     pub memtable_bytes: u64,
-    /// Memtable log bytes at which it is frozen (Rule: I13).
+    /// Bytes of its log records at which the active memtable is frozen (Rule: I13).
     pub memtable_log_bytes: u64,
     /// Unwritten run bytes that may exist.
     pub unwritten_bytes: u64,
@@ -84,8 +84,8 @@ impl Limits {
     /// The limits for a memory budget.
     pub fn for_cache(cache_bytes: u64) -> Self {
         let memtable_max: u64 = if cache_bytes >= 4 << 30 { 256 << 20 } else { 64 << 20 };
-        // Jobs and threads need as much in a small store as in a large one; from 64 MiB on the
-        // block cache has it to spare.
+        // Jobs and threads need as much memory in a small store as in a large one. From 64 MiB on,
+        // the block cache's part is large enough to cover it.
         let constant = (8_u64 << 20).saturating_sub(cache_bytes / 8).min(cache_bytes / 2);
         let ours = cache_bytes - constant;
         Self {
@@ -115,24 +115,27 @@ impl Limits {
     }
 }
 
-/// What tree jobs ask about trees; the catalog answers.
+/// What tree jobs need to know about trees; implemented by the catalog.
 pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
     /// The traits of a tree; `None` if the tree is gone, and with it its batch.
     fn traits(&self, tree: TreeId) -> Option<TreeTraits>;
 
-    /// Cuts a tree's vacancy by the rows that a commit puts into it (`txn/empty_ranges.rs`, 3).
+    /// Cuts a tree's empty-range hint at the rows that a commit puts into it
+    /// (`txn/empty_ranges.rs`, 3).
     fn cut_empty_ranges(&self, tree: TreeId, writes: &WriteSet);
-    /// Cuts a tree's vacancy by the rows of a piece that was spilled.
+    /// Cuts a tree's empty-range hint at the rows of a piece that was spilled.
     fn cut_empty_ranges_within(&self, tree: TreeId, piece: &SortedRuns);
 
-    /// The counters of a tree for the root directory: at least what any commit so far says.
+    /// The counters of a tree for the root directory: at least as high as any commit so far has set
+    /// them.
     fn counts(&self, tree: TreeId) -> Counts;
-    /// Trees with these numbers, created through this commit, that have given out numbers.
+    /// Trees with ids in this range that were created by a commit through `through` and have handed
+    /// out counter values.
     fn counting(&self, ids: RangeInclusive<u32>, through: Seqno) -> Vec<TreeId>;
-    /// Trees created through this commit whose counters changed, or that were created or dropped,
-    /// since the last call.
+    /// Trees created by a commit through `through` whose counters changed, or that were created or
+    /// dropped, since the last call.
     fn take_counted(&self, through: Seqno) -> Vec<TreeId>;
-    /// Puts back what [`take_counted`](Self::take_counted) gave, because it was not written.
+    /// Puts back what [`take_counted`](Self::take_counted) returned, because it was not written.
     fn put_back_counted(&self, trees: Vec<TreeId>);
 
     /// Announces that a tree will be published that is a clone of `of` as of commit `at`, or
@@ -163,7 +166,7 @@ pub(crate) struct Engine {
     pub log: Option<Log>,
     pub sequencer: Sequencer<CommitPayload>,
     pub admission: Admission,
-    /// 1 once any tree has had a vacancy; then commits check for vacancies.
+    /// 1 once any tree has had an empty-range hint; from then on commits check for hints to cut.
     pub empty_ranges: AtomicU64,
     pub versions: Versions,
     pub snapshots: Snapshots,
@@ -204,7 +207,7 @@ pub(crate) struct Published {
     effects: Vec<(Lineage, Effects)>,
     /// Lineages of the trees that the publish dropped.
     ended: Vec<Lineage>,
-    /// The version from which on they do not exist.
+    /// The first version in which they do not exist.
     ended_in: VersionNumber,
 }
 
@@ -227,7 +230,8 @@ pub(crate) struct Signal {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct SignalWaits {
-    /// Held while the epoch changes, so that no change is missed between a look and a wait.
+    /// Held while the epoch changes, so that a waiter misses no change between its check and its
+    /// wait.
     mutex: Mutex<()>,
     changed: Condvar,
 }
@@ -257,14 +261,14 @@ impl Signal {
     }
 }
 
-/// Whether the store may go on. The first failed write or sync, or a panic in background work,
+/// Whether the store may continue. The first failed write or sync, or a panic in background work,
 /// stops it for good (P12, P16): every later call except statistics and close fails until the store
 /// is reopened.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     /// Set after `why`; set without a reason by a clean close.
     failed: AtomicBool,
-    /// A close has begun. Its own work goes on until `failed` is set.
+    /// A close has begun. Its own work continues until `failed` is set.
     pub closing: AtomicBool,
     why: Mutex<Option<String>>,
 }
@@ -279,7 +283,7 @@ impl Health {
     }
 
     /// Like [`check`](Self::check), and `Err(Error::Closed)` from the moment at which a close
-    /// begins: for calls that wait or commit.
+    /// starts: for calls that wait or commit.
     pub fn check_open(&self) -> Result<()> {
         self.check()?;
         if self.is_closing() { Err(Error::Closed) } else { Ok(()) }
@@ -379,8 +383,8 @@ impl Engine {
         self.pass_log();
         self.publish_unchanged();
         self.run_checkpoint()?;
-        // Moves the older slot on, too. On a full disk it stays; what was asked for is durable
-        // nevertheless.
+        // Advances the older slot, too. On a full disk it stays where it is; what the caller
+        // requested is durable nevertheless.
         self.publish_unchanged();
         match self.run_checkpoint() {
             Ok(()) | Err(Error::Full(_)) => {}
@@ -393,7 +397,7 @@ impl Engine {
     }
 
     /// True if nothing was committed since the last freeze; then replay does not need the log
-    /// before now.
+    /// before its current end.
     pub(super) fn pass_log(&self) -> bool {
         let section = self.enter();
         let nothing = section.last() == section.active.base;

@@ -70,8 +70,8 @@ impl Engine {
                     self.pause_spills();
                     break;
                 }
-                // A page that it read is damaged. The snapshot goes on from memory, and so does the
-                // store, which may no longer link that page.
+                // A page that it read is damaged. The snapshot continues from memory, and so does
+                // the store, which may no longer link that page.
                 Err(error) if error.is_of_a_page() => {
                     self.pause_spills();
                     break;

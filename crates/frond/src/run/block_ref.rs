@@ -1,10 +1,10 @@
-//! What readers of a run hold: decoded blocks, and messages that were found in them.
+//! References that readers of a run hold: to decoded blocks, and to messages found in them.
 //!
 //! A point read looks at one block and releases it: it holds the block through a debt of its
 //! thread, and touches no count that all readers share (`cache/slots.rs`). Scans hold blocks
 //! longer, and take a reference count.
 //!
-//! Threads: all; what is held does not change.
+//! Threads: all; blocks do not change.
 
 use std::{
     fmt,
@@ -76,14 +76,14 @@ impl fmt::Debug for BlockGuard {
     }
 }
 
-/// A decoded block for one brief look (a borrowed reference): neither finding nor releasing it
-/// writes memory that other readers of it write.
+/// A decoded block for brief use (a borrowed reference): neither finding nor releasing it writes
+/// memory that other readers of it write.
 pub(super) enum BlockRef {
     /// Found in the run's slot for it.
     InSlot(SlotBlock),
     /// In the frames of a run that is not written yet.
     InFrames(Guard<Arc<Data>>, Range<usize>),
-    /// Loaded, or asked for only the second time.
+    /// Just loaded, or requested only for the second time, so not yet in its slot.
     Pinned(BlockGuard),
 }
 
@@ -137,7 +137,7 @@ impl Run {
         }
     }
 
-    /// Returns block `index` decoded, as [`block`](Run::block) does, for one look.
+    /// Returns block `index` decoded, as [`block`](Run::block) does, for brief use.
     #[inline]
     pub(super) fn borrow_block(
         &self,

@@ -1,4 +1,4 @@
-//! The block being built, in the format of its run.
+//! The writer of a run's current block, for each format of runs.
 
 use super::{
     dictionaries::UnderDictionary,
@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum BlockWriter {
     Row(RowBlockWriter),
-    /// No block yet, of a columnar run: the previous run may still teach how to encode it.
+    /// A columnar run without a block: how to encode it may still be learned from the previous run.
     Unstarted(Unstarted),
     Columnar(Box<ColumnarBlockWriter>),
 }
@@ -58,7 +58,7 @@ pub(super) struct ColumnarBlockWriter {
 const SAMPLE_BLOCKS: usize = 4;
 
 impl BlockWriter {
-    /// Creates the open block of a run of row blocks; `hint` is what earlier blocks left.
+    /// Creates the open block of a run of row blocks; `hint` is what earlier blocks learned.
     pub fn row(hint: EncodingHint) -> Self {
         Self::Row(RowBlockWriter::new(hint))
     }
@@ -210,7 +210,7 @@ impl BlockWriter {
         }
     }
 
-    /// The hint of row blocks; for columnar blocks the plans hold it.
+    /// The hint of row blocks; for columnar blocks the plans hold what was learned.
     pub fn hint(&self) -> Option<EncodingHint> {
         match self {
             Self::Row(open) => Some(open.hint),

@@ -60,7 +60,7 @@ const RATIO_MAX: usize = 16;
 /// 1.0 in the unit of `density`.
 const DENSITY: usize = 1 << 10;
 
-/// What is known of the greatest key so far.
+/// What is known about the greatest key so far.
 #[derive(Debug, PartialEq, Eq)]
 enum Before {
     /// Nothing was pushed.
@@ -94,13 +94,13 @@ pub struct RunBuilder {
     /// Stored bytes per raw byte so far, in 1/[`DENSITY`].
     density: usize,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What the range deletes count towards the length of the run.
+    /// Bytes that the range deletes count towards the length of the run.
     pub(super) range_bytes: usize,
     /// True if the run nears a bound of its readers; checked with each block, range delete and long
     /// value.
     pub(super) nears_bounds: bool,
     pub(super) blobs: BTreeMap<[u8; 16], u32>,
-    /// Counts the work, and the counts so far.
+    /// The counters of the tree's work, and the counts of this run so far.
     work: Option<Arc<Work>>,
     pub(super) done: EncodeStats,
     /// The name of its blocks in a cache, and whether any are put there.
@@ -416,7 +416,7 @@ impl RunBuilder {
         }
     }
 
-    /// Encodes the rows at hand as a block.
+    /// Encodes the rows pushed since the last block as a block.
     fn end_block(&mut self) -> Result<()> {
         let rows = self.block.rows();
         if rows == 0 {
@@ -587,7 +587,7 @@ pub(super) fn malformed(why: &str) -> Error {
     Error::Malformed { place, what: "a run", why: why.into() }
 }
 
-/// Reached only through damage: sources in the engine are ordered, and cursors check what they
+/// Reached only if data is damaged: sources in the engine are ordered, and cursors check what they
 /// read.
 #[cold]
 fn unordered() -> Error {

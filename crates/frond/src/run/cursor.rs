@@ -27,8 +27,8 @@ use crate::{
 
 /// Readahead for cursors, on other threads.
 pub trait AheadOfCursor: Send + Sync + std::fmt::Debug {
-    /// Called when a cursor needs this block, which is not in the cache. Waits if a thread
-    /// has begun to read it.
+    /// Called when a cursor needs this block, which is not in the cache. Waits if a thread is
+    /// already reading it.
     fn wait_for(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)>;
 
     /// Returns the block, if readahead has already read it.
@@ -108,7 +108,7 @@ impl RunCursor {
     }
 
     /// Makes the cursor read, with each block that is not in the cache, this many bytes of the
-    /// blocks that follow in this direction: for a walk that has gone on for a while.
+    /// blocks that follow in this direction: for a walk that has already read several blocks.
     pub fn read_ahead(mut self, direction: Direction, bytes: usize) -> Self {
         if let Access::Cached { ahead, .. } = &mut self.access {
             *ahead = (direction, bytes);
@@ -123,7 +123,7 @@ impl RunCursor {
         }
     }
 
-    /// Announces that this many entries are about to be asked for: a forward walk decodes them
+    /// Announces that the caller will request this many entries: a forward walk then decodes them
     /// together. To be called after [`project`](Self::project).
     pub fn expect(&mut self, entries: usize) {
         self.rows.expect(entries);
@@ -143,7 +143,8 @@ impl RunCursor {
         self.on_entry && is_cached && self.run.link().is_some()
     }
 
-    /// Makes a bulk cursor check what walking does not need of a block, above all its restarts.
+    /// Makes a bulk cursor also check the parts of a block that walking does not use, above all its
+    /// restarts.
     pub fn checking(mut self) -> Self {
         self.checking = true;
         self
@@ -159,7 +160,7 @@ impl RunCursor {
         self
     }
 
-    /// Reads only these fields of values from here on, where they lie in columns; cheap while the
+    /// From now on reads only these fields of values, where they lie in columns; cheap while the
     /// cursor has no position.
     pub fn project(&mut self, selection: &ColumnSelection) -> Result<()> {
         let row = self.rows.row();
@@ -302,8 +303,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Passes the current entry and those after it to `take` until it wants no more or the range
-    /// ends. The cursor then stays on the last one taken.
+    /// Passes the current entry and those after it to `take` until `take` stops or the range ends.
+    /// The cursor then stays on the last one taken.
     #[inline]
     pub fn walk(&mut self, take: &mut impl TakesEntries) -> Result<()> {
         while self.on_entry {

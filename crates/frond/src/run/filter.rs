@@ -1,7 +1,7 @@
 //! Blocked Bloom filter: one 64-byte line per key, so a probe costs one cache miss.
 //!
-//! The line is chosen by the high half of the hash; each bit in it by nine bits of products of the
-//! hash. 10 bits per key give about 1 % false positives, 14 about 0.25 %.
+//! The high half of the hash selects the line, and nine bits of a product of the hash select each
+//! bit in it. 10 bits per key give about 1 % false positives, 14 about 0.25 %.
 //!
 //! Bytes: docs/format.md, "Run". Idea: Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient
 //! Bloom Filters", 2007.
@@ -36,8 +36,8 @@ pub struct Filter {
 }
 
 /// The memory of its lines. Filters of open runs may take half of all memory, and are allocated and
-/// freed with reads. Pool memory that they free can be used for anything; the general allocator
-/// would keep holes.
+/// freed with reads. Pool memory that they free can be used for anything; in the general allocator
+/// it would leave holes.
 #[derive(Debug)]
 enum Lines {
     Own(Vec<Line>),

@@ -33,7 +33,7 @@ const VERSION: u8 = 1;
 /// Version of runs with columnar blocks: a format follows the last key, and the index stores the
 /// length of the rows.
 const VERSION_COLUMNAR: u8 = 2;
-/// Version of runs with row blocks of which some are transposed: the index may say so of a block.
+/// Version of runs with row blocks of which some are transposed: the index says which.
 const VERSION_TRANSPOSED: u8 = 3;
 /// Version of runs with row blocks of which some use a dictionary, which follows the last key; some
 /// may be transposed.
@@ -71,7 +71,7 @@ pub struct BlobUse {
     pub rows: u32,
 }
 
-/// A whole run except its blocks.
+/// Everything of a run except its blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Footer {
     pub codec: Codec,
@@ -179,8 +179,8 @@ impl Footer {
         }
     }
 
-    /// Decodes a footer whose hash was verified; a flaw says what is wrong with it, or that a newer
-    /// Frond wrote it.
+    /// Decodes a footer whose hash was verified; the error says what is wrong with it, or that a
+    /// newer Frond wrote it.
     pub fn from_disk(identity: &Identity, bytes: &[u8]) -> Result<Footer, DecodeError> {
         let version = bytes.get(VERSION_AT).copied().unwrap_or(VERSION);
         if bytes.starts_with(&MAGIC.to_le_bytes())

@@ -1,5 +1,5 @@
-//! Runs with false statements about themselves, for tests of the code that must detect them. Their
-//! checksums are right: the change is made before the run is written.
+//! Forged runs, whose metadata contradicts their content, for tests of the code that must detect
+//! that. Their checksums are right: the change is made before the run is written.
 
 use super::{Run, filter::Filter};
 use crate::sync::Arc;

@@ -1,4 +1,4 @@
-//! When a run is full regardless of its shape: before it outgrows what readers accept.
+//! The bounds at which a run counts as full, so that it never outgrows what readers accept.
 //!
 //! A run larger than readers accept could not be written, although its contents were acknowledged
 //! long before. So a run that has reached half of such a bound counts as full wherever runs are

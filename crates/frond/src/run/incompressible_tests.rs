@@ -1,5 +1,5 @@
-//! Compression never makes things worse: rows of random bytes take their raw size, and soon nothing
-//! tries to make them shorter.
+//! Tests of incompressible rows: random bytes take no more than their raw size, and the codec is
+//! soon no longer tried on them.
 //!
 //! A key is the number of its row and random bytes; a value is random bytes, as one or as several
 //! fields. The allowed size of a run is computed from raw keys and payloads, strings with their
@@ -170,7 +170,7 @@ fn random_bytes_take_their_own_size_and_the_codec_gives_up() {
             assert!(blocks >= 40, "{name}: {blocks} blocks say nothing");
             assert_eq!(after.chunks_coded, 0, "{name}: {after:?}");
             let tried = after.chunks_raw - before.chunks_raw;
-            // Before anything is known, the codec is tried several times in a row.
+            // As long as nothing is known, the codec is tried several times in a row.
             let first = if leaf == 0 { 4 } else { 1 };
             let most = sort.chunks_of_block() * (first + blocks / 16);
             assert!(tried <= most, "{name}, leaf {leaf}: {tried} times for {blocks} blocks");

@@ -1,15 +1,15 @@
 //! Merging ordered sources, newest first, into one ordered sequence of folded messages.
 //!
-//! A loser tree: after the winner moves on, one comparison on each level between it and the root
-//! finds the next winner. Sources are compared by eight bytes of their key after the prefix common
-//! to all, kept next to the tree; whole keys are compared only on a tie. A tree node remembers
-//! whether its two keys were equal, so that the usual key, which only one source has, costs no
-//! further comparison and no copy.
+//! The merge uses a loser tree: after the winner advances, one comparison on each level between it
+//! and the root finds the next winner. Sources are compared by eight bytes of their key after the
+//! prefix common to all, kept next to the tree; whole keys are compared only on a tie. A tree node
+//! remembers whether its two keys were equal, so that the usual key, which only one source has,
+//! costs no further comparison and no copy.
 //!
 //! Invariants
 //! 1. Sources are in order of age; for one key, the newer message is folded over the older.
 //! 2. A source's range deletes hide entries of older sources, never its own (Rule: I26). Which
-//!    range deletes the output keeps is up to the caller.
+//!    range deletes the output keeps is decided by the caller.
 //! 3. Folding uses whole values. A source with a selection returns only the wanted fields while
 //!    its message is all that remains of a key; where something is folded onto its value, it
 //!    returns whole values from there on.
@@ -290,7 +290,7 @@ impl<S: EntrySource> MergeCursor<S> {
     }
 
     /// Drops members that a newer source's range deletes hide; false if none is left. Hidden
-    /// members move on with the others, because the tree is rebuilt.
+    /// members advance with the others, because the tree is rebuilt.
     #[cold]
     fn hide(&mut self) -> bool {
         let Some(entry) = self.sources[self.winner].entry() else { return false };
@@ -306,7 +306,8 @@ impl<S: EntrySource> MergeCursor<S> {
             return self.winner <= hider;
         }
         self.members.iter().any(|&member| member <= hider) && {
-            // What is not in the list is not yielded; `rebuild` finds it again by its key.
+            // Sources that are not in the list are not yielded; `rebuild` finds them again by their
+            // key.
             self.members.retain(|&member| member <= hider);
             true
         }
@@ -335,7 +336,8 @@ impl<S: EntrySource> MergeCursor<S> {
         Ok(())
     }
 
-    /// Plays all games below `node` and returns the winner; the recursion is as deep as the tree.
+    /// Compares all sources below `node` and returns the winner; the recursion is as deep as the
+    /// tree.
     fn build(&mut self, node: usize) -> usize {
         let sources = self.sources.len();
         if node >= sources {
@@ -367,7 +369,7 @@ impl<S: EntrySource> MergeCursor<S> {
         };
     }
 
-    /// Plays `index`, the last winner, against the losers on its path.
+    /// Compares `index`, the last winner, with the losers on its path.
     #[inline]
     fn replay(&mut self, index: usize) {
         let mut winner = index;

@@ -65,8 +65,8 @@
 //! Invariants
 //! 1. At most one message per key; keys ascend strictly.
 //! 2. Range deletes of a run are older than all its entries (Rule: I26).
-//! 3. What is read from a file is verified, then parsed with every length checked: any bytes give
-//!    rows or an error with its place, never a panic.
+//! 3. What is read from a file is verified, then parsed with every length checked: arbitrary bytes
+//!    yield rows or an error with its place, never a panic.
 //! 4. A run has no level and no tree (Rule: I25).
 //!
 //! Threads: runs are shared by all; builders and cursors belong to one. Bytes: docs/format.md,

@@ -313,7 +313,7 @@ proptest! {
         prop_assert_eq!(seen, wanted);
     }
 
-    /// Promise: P20. Nonsense bytes with right checksums give rows or an error.
+    /// Promise: P20. Arbitrary bytes with right checksums yield rows or an error.
     #[test]
     fn hostile_blocks_never_panic(
         rows in rows(40),
@@ -352,7 +352,7 @@ proptest! {
         }
     }
 
-    /// Promise: P20. Footers with a right hash and any content give rows or an error.
+    /// Promise: P20. Footers with a right hash and any content yield rows or an error.
     #[test]
     fn hostile_footers_never_panic(
         rows in rows(40),

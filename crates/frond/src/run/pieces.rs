@@ -17,8 +17,8 @@ use crate::{
     error::Result,
 };
 
-/// The least that a bulk cursor reads at once, unless the run or the range ends: 256 KiB take under
-/// a millisecond and are sixteen blocks.
+/// Minimum length of a bulk cursor's read, unless the run or the range ends: 256 KiB take under a
+/// millisecond and are sixteen blocks.
 pub const BULK_BYTES: usize = 256 << 10;
 
 /// A piece of the file, read at once.
@@ -97,8 +97,8 @@ impl Run {
     }
 
     /// Reads these blocks together into `source`, if they lie in the file, and passes them to
-    /// `take`, with what their codecs decoded if they were not there. This is a hint: for a block
-    /// that cannot be read, the later reader of that block gets the error.
+    /// `take`, with what their codecs decoded if they were not there. Errors are ignored: the later
+    /// reader of a block that cannot be read gets the error.
     pub(crate) fn load_together(
         &self,
         piece: Range<usize>,
@@ -110,7 +110,7 @@ impl Run {
         let Some(entries) = self.blocks().entries().get(piece.clone()) else { return };
         let mut buf = ReadBuf::new(self.pool.clone());
         let Ok(Filled { skip, start, .. }) = buf.fill_blocks(file, link, entries) else {
-            // Perhaps the device fails only at one of them.
+            // The device may fail at only one of the blocks, so this is no error of the others.
             return;
         };
         let mut device_bytes = buf.device_bytes();
@@ -130,7 +130,7 @@ impl Run {
         }
     }
 
-    /// Removes its blocks from a cache when nothing will ask for them any more.
+    /// Removes the run's blocks from a cache, once no reader will request them any more.
     pub fn forget_blocks(&self, cache: &BlockCache) {
         (0..self.block_count()).for_each(|index| cache.forget(&self.block_key(index)));
     }

@@ -11,7 +11,7 @@ use crate::{
 
 use super::index::head;
 
-/// Bytes that a fragment counts, in addition to its keys.
+/// Bytes that a fragment counts towards the length of a run, in addition to its keys.
 const FRAGMENT_BYTES: usize = 32;
 /// The least that a waiting fragment counts: what it costs to hand one down.
 const FRAGMENT_BYTES_MIN: u64 = 64;

@@ -1,8 +1,8 @@
-//! The rank of a key within a block in memory, for estimates: in the run's frames, or in the cache
-//! and asked for more than once (`cache/slots.rs`).
+//! The rank of a key within a block, for estimates. The block must be in memory: in the run's
+//! frames, or in its slot, that is, in the cache and requested more than once (`cache/slots.rs`).
 //!
-//! A block of a secondary index holds a thousand entries. Without a look into it, `k = 5` would be
-//! estimated at hundreds of rows, and an optimizer would prefer to scan a small table.
+//! A block of a secondary index holds a thousand entries. Without searching the block, `k = 5`
+//! would be estimated at hundreds of rows, and an optimizer would prefer to scan a small table.
 //!
 //! Invariant: nothing is read from the file (Rule: I51).
 //!

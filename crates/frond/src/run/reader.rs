@@ -1,4 +1,5 @@
-//! A run: immutable, shared, readable from the moment it is built.
+//! The run itself, and reading it. A run is immutable and shared, and can be read from the moment
+//! it is built.
 //!
 //! Invariants
 //! 1. Everything but the blocks is resident; no call needs `&mut`.
@@ -343,7 +344,7 @@ impl Run {
         }
     }
 
-    /// Returns the message of `key`, if the run has one. Range deletes are up to the caller.
+    /// Returns the message of `key`, if the run has one. The caller must apply range deletes.
     pub fn get(&self, key: &[u8], hash: u64, source: &dyn BlockSource) -> Result<Option<Found>> {
         self.get_selected(key, hash, source, &ColumnSelection::All)
     }
@@ -417,8 +418,8 @@ impl Run {
         source.block(self.block_key(index), load).map(BlockGuard::cached)
     }
 
-    /// Unpacks a checked block into its form without codec, if some column uses one; what its
-    /// codecs decoded is then of no use any more.
+    /// Unpacks a checked block into its form without codec, if some column uses one; the decoded
+    /// chunks are then of no use any more.
     pub(super) fn unpack(&self, block: &[u8], chunks: &mut Chunks) -> Option<Box<[u8]>> {
         if self.footer.codec == Codec::Raw {
             return None;

@@ -138,7 +138,8 @@ fn estimates_are_nearly_exact_if_blocks_are_in_memory() {
         for (from, to) in ranges {
             let values = rows.values().take(to).skip(from).filter(|(tag, _)| *tag != Tag::DELETE);
             let (values, said) = (values.count() as u64, estimate(from, to));
-            // In blocks at the ends, deletes count by their share.
+            // In blocks at the ends of the range, deletes are estimated by their share of the
+            // block.
             assert!(values.max(1).abs_diff(said) <= 2, "{from}..{to}: {said} of {values}");
         }
     }
@@ -205,7 +206,7 @@ fn oversize_rows_get_their_own_block_and_separators_stay_short() {
     }
 }
 
-/// What a leaf merge does: rewrite the blocks that messages touch, and carry the others.
+/// A leaf merge rewrites the blocks that messages touch, and carries the others.
 #[test]
 fn carried_blocks_read_as_if_rewritten() {
     let old_rows = rows(2000, 3);

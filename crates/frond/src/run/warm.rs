@@ -1,10 +1,10 @@
 //! Keeping blocks in use cached when a merge rewrites them.
 //!
-//! A merge gives rows new blocks. Readers that had the old blocks in memory would then read each
-//! new block from the device, right after the merge that had it in memory. So a builder that
-//! knows which old blocks its rows come from puts the new ones into the cache, in the form that
-//! readers search, if any reader has asked for the old ones since they were cached. Blocks that no
-//! reader asks for between two merges go cold by themselves.
+//! A merge gives rows new blocks. Readers for which the old blocks were in memory would then have
+//! to read each new block from the device, although the merge has just had it in memory. So a
+//! builder that knows which old blocks its rows come from puts the new ones into the cache, in the
+//! form that readers search, if any reader has asked for the old ones since they were cached.
+//! Blocks that no reader requests between two merges are not kept cached.
 //!
 //! Invariants
 //! 1. A block enters the cache under the key that it will have in the run being built; no other run
@@ -13,7 +13,7 @@
 //!    has just made.
 //!
 //! Threads: that of the merge. Cost of a block in use: a copy, and decoding its columns where the
-//! cache has room for the unpacked form; of any other block: one lookup.
+//! cache has free space for the unpacked form; of any other block: one lookup.
 
 use super::{Run, RunBuilder};
 use crate::{

@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! 1. Counters only grow. Those of all trees together include trees that are gone.
-//! 2. `bytes` and `carried_bytes` together are what the blocks of the finished runs take.
+//! 2. `bytes` plus `carried_bytes` is the stored size of the blocks of the finished runs.
 //! 3. The hint, how blocks were best stored so far, decides only what is tried for the next blocks.
 //!    Rows never depend on it, but the bytes of row-block leaves do; so these bytes depend on which
 //!    run of the tree ended last, because the last `set_hint` counts.
@@ -132,7 +132,7 @@ pub struct Work {
     all: Option<Arc<Work>>,
 }
 
-/// Work on the leaves of a tree, and what it taught.
+/// Work on the leaves of a tree, and what was learned from it.
 #[derive(Debug, Default)]
 struct LeavesWork {
     encoded: EncodeCounters,
@@ -244,11 +244,11 @@ pub struct WorkByTree {
     trees: RwLock<Trees>,
 }
 
-/// Everything concerned with a tree holds its work: the catalog, loads, open runs.
+/// The counters of each tree. The catalog, loads and open runs of a tree hold references to them.
 #[derive(Default)]
 struct Trees {
     by_lineage: HashMap<Lineage, Weak<Work>>,
-    /// Number of entries at which those that nothing holds any more are removed.
+    /// Number of entries at which entries that nothing references any more are removed.
     sweep_at: usize,
 }
 
@@ -266,7 +266,8 @@ impl WorkByTree {
         &self.all
     }
 
-    /// The work on one tree. It starts from zero if nothing has held it.
+    /// The work on one tree. The counters start from zero if nothing references the tree's previous
+    /// ones.
     pub fn of(&self, lineage: Lineage) -> Arc<Work> {
         let known = |trees: &Trees| trees.by_lineage.get(&lineage).and_then(Weak::upgrade);
         if let Some(work) = known(&self.trees.read().unwrap()) {

@@ -105,7 +105,7 @@ impl Run {
         Ok(())
     }
 
-    /// Makes blocks be read from the file from now on; the frames are freed when the last reader
+    /// From now on blocks are read from the file. The frames are freed when the last reader
     /// releases them.
     pub fn set_written(&self, file: Arc<StoreFile>, link: Link) {
         self.data.store(Arc::new(Data::Written { file, link }));

@@ -1,6 +1,6 @@
 //! Byte buffers at an aligned address, as direct I/O requires, without `unsafe`.
 //!
-//! The vector has room for one extra alignment and is used from its first aligned byte on. It never
+//! The vector is longer by one alignment and is used from its first aligned byte on. It never
 //! grows, so the bytes never move.
 
 use std::ops::{Deref, DerefMut};

@@ -1,10 +1,11 @@
-//! Free space of the file: the lowest place that fits, within regions of one size class.
+//! The allocator of the file's space: it takes the lowest place that fits, within regions of one
+//! size class.
 //!
 //! The naive way is one free list for all sizes. But leaf runs (hundreds of KiB) and nodes (a few
-//! KiB) interleave badly: a freed run's place would soon be pinned by one node. So the file is
-//! divided into regions; a region belongs to one class while anything of it is used, and returns to
-//! all classes when it is wholly free. Small stores have smaller regions, since otherwise three of
-//! them would be most of the file.
+//! KiB) interleave badly: one node would soon occupy part of the place of a freed run, which no
+//! other run could then use. So the file is divided into regions; a region belongs to one class
+//! while anything of it is used, and returns to all classes when it is wholly free. Small stores
+//! have smaller regions, since otherwise three of them would be most of the file.
 //!
 //! Allocation takes the lowest place, not the tightest: a tight hole near the end would keep the
 //! file long for the sake of a small page, and address order fragments no more than best fit does.
@@ -13,7 +14,7 @@
 //! 1. A free range is in exactly one set: its class's, within regions of that class, or `open`,
 //!    whole regions of no class; everything from `frontier` on is open without being listed.
 //! 2. No two free ranges touch within a set: they are joined on insertion.
-//! 3. Nothing below `floor` is handed out (tests use it to put stores beyond 2^32).
+//! 3. Nothing below `floor` is allocated (tests use it to put stores beyond 2^32).
 //! 4. Freeing what is free already, or taking what is not, fails in release builds too.
 //!
 //! Threads: under the lock of [`Space`](super::Space). Cost: a few steps in ordered maps.
@@ -119,8 +120,8 @@ impl FreeSet {
         true
     }
 
-    /// The lowest range that holds `bytes`. Any range of a larger bin does; in its own bin, ranges
-    /// must be checked one by one.
+    /// The lowest range that holds `bytes`. Any range of a larger bin is long enough; in the bin of
+    /// `bytes` itself, ranges must be checked one by one.
     pub fn first_fit(&self, bytes: u64) -> Option<u64> {
         let bin = bytes.ilog2();
         let larger = self.bins.range(bin + 1..).filter_map(|(_, starts)| starts.first().copied());
@@ -171,7 +172,7 @@ pub(super) struct Allocator {
 }
 
 impl Allocator {
-    /// The free space of an empty file, of which nothing below `floor` is handed out.
+    /// The free space of an empty file, of which nothing below `floor` is allocated.
     pub fn new(floor: u64) -> Self {
         let floor = if floor <= DATA_START { DATA_START } else { region_start(floor) };
         Self { floor, classes: Default::default(), open: FreeSet::default(), frontier: floor }
@@ -222,7 +223,8 @@ impl Allocator {
         assert!(taken, "alloc invariant 1: a place found free is free");
     }
 
-    /// Allocates a place at the frontier, whatever is free below it: that is where the reserve is.
+    /// Allocates a place at the frontier, even if there is free space below it: the disk space of
+    /// the reserve lies there.
     pub fn allocate_at_frontier(&mut self, class: Class, bytes: u64) -> u64 {
         let start = self.frontier;
         self.frontier = region_end(start + bytes - 1);
@@ -232,7 +234,7 @@ impl Allocator {
         start
     }
 
-    /// Takes a free range out while it is punched; false if it is not free.
+    /// Removes a free range from the sets while a hole is punched there; false if it is not free.
     pub fn hold(&mut self, class: Option<Class>, start: u64, end: u64) -> bool {
         match class {
             Some(class) => self.set(class).take(start, end),
@@ -394,7 +396,7 @@ impl Allocator {
         sets.flat_map(|(class, set)| set.iter().map(move |(start, end)| (class, start, end)))
     }
 
-    /// The offset from which on everything is free.
+    /// The offset at and above which everything is free.
     pub fn frontier(&self) -> u64 {
         self.frontier
     }
@@ -479,7 +481,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
-        /// What is handed out overlaps nothing in use, and free + used is everything below the
+        /// An allocated extent overlaps nothing in use, and free + used is everything below the
         /// frontier; a rebuild from the used extents gives the same free space.
         #[test]
         fn free_and_used_partition_the_file(steps in steps(), floor in 0usize..3) {

@@ -1,11 +1,11 @@
-//! Extents of blobs: which runs list them, and holds by memory that may still hand out a reference.
+//! Extents of blobs: which runs list them, and holds for references that are still in memory.
 //!
 //! A blob is written before any version links it, so it starts as a temporary extent; the first
 //! publish with a run that lists it adopts it. The runs that list it are counted as of the version
 //! that the next checkpoint writes, like references to runs (Rule: I21); with the last run the blob
 //! dies, and is then kept and freed as a page is. A *hold* is independent of all that: batches,
-//! memtables and jobs have one for each reference they may hand out, and while there is a hold the
-//! extent stays.
+//! memtables and jobs have one for each reference that they may return, and while there is a hold
+//! the extent stays.
 //!
 //! Invariants
 //! 1. A held extent is never free: a dead one *waits*, on no list, until the last hold is released.
@@ -21,8 +21,8 @@ use crate::{
 };
 
 impl Space {
-    /// Holds an extent to which something in memory may hand out a reference: it stays, whatever
-    /// else happens to it.
+    /// Holds an extent to which something in memory may still return a reference: it is not freed
+    /// while it is held.
     pub fn hold(&self, offset: u64) {
         if let Some(record) = self.lock().extents.get_mut(&offset) {
             record.holds += 1;
@@ -30,7 +30,7 @@ impl Space {
     }
 
     /// Holds an extent that may have been freed and reused: false if no completely written blob
-    /// lies there now. The blob's table tells whether it is the one that was meant.
+    /// lies there now. Whether it is the blob that was meant, the caller finds out from its table.
     pub fn hold_written(&self, extent: Extent) -> bool {
         let mut inner = self.lock();
         // A blob that is still being written is temporary and not yet named by a log record.
@@ -63,7 +63,8 @@ impl Space {
         blob.filter(|blob| !blob.temporary).map(|blob| blob.birth)
     }
 
-    /// The last record of the log that names the extent, if any; that record may be trimmed since.
+    /// The last record of the log that names the extent, if any; that record may have been trimmed
+    /// since.
     pub fn named_in_log(&self, offset: u64) -> Option<Lsn> {
         self.lock().named_in_log(offset)
     }

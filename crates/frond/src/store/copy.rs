@@ -1,7 +1,7 @@
-//! Copies of one durable version: the parts from which a copy of a store is made.
+//! Superblock slots and pages for copying one durable version of a store.
 //!
 //! A copy has the pages of one version at the same places and under the same store id as the store,
-//! so that they verify there unchanged. Nothing else is needed: no older version, no log.
+//! so that they can be verified there unchanged. Nothing else is needed: no older version, no log.
 //!
 //! Invariants
 //! 1. Both slots of a copy name the same version, as cleanly closed, and nothing before it.

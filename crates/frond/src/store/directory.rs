@@ -96,7 +96,7 @@ pub(super) struct Directory {
     listed: Option<Link>,
     /// The content of `snapshots` and `listed`.
     named: Vec<NamedSnapshot>,
-    /// Pages of this state whose death the space map knows already (invariant 2).
+    /// Pages of this state whose death is already recorded in the space map (invariant 2).
     pub dead: BTreeSet<u64>,
 }
 
@@ -408,7 +408,7 @@ impl Store {
         let mut directory = self.directory.lock().unwrap();
         let (next, roots) = directory.write(change, pages)?;
         for link in &pages.replaced {
-            // Only once, even if a full disk makes this checkpoint be tried again.
+            // Reported only once, even if this checkpoint is repeated because of a full disk.
             let lives_on = plant!("store: replaced pages of the directory never die");
             if directory.dead.insert(link.offset) && !lives_on {
                 self.die(link, STORE_LINEAGE, at)?;

@@ -3,12 +3,13 @@
 //! The naive way is to walk a dropped tree and free its pages; it reads the whole tree and fails at
 //! a damaged page. So a dropped tree is not read. Whatever it wrote is of its own lineage (Rule:
 //! I19), and no version links any of it from the drop on: clones and named snapshots keep what they
-//! inherited by their pins, readers and slots by theirs. So everything that the space map lists as
-//! alive in the lineage dies with the tree, and one pass over the map finds it, damaged pages and
-//! long values included.
+//! inherited by their pins, readers and slots keep theirs by pins of versions. So everything that
+//! the space map lists as alive in the lineage dies with the tree, and one pass over the map finds
+//! it, damaged pages and long values included.
 //!
-//! The map is also the durable list of what is still to be done: what is alive in it, of a lineage
-//! that has no root in the root directory, belongs to a dropped tree. Opening starts a pass for it.
+//! The map is also the durable list of the work that remains: an extent that is alive in it and
+//! whose lineage has no root in the root directory belongs to a dropped tree. Opening starts a pass
+//! for it.
 //!
 //! Invariants
 //! 1. A lineage ends once a version without its tree is being written, after everything that
@@ -19,7 +20,7 @@
 //!    meanwhile.
 //! 3. The lock is held for a bounded number of records.
 //! 4. A page dies with the version that is being written, however long ago its tree was dropped:
-//!    the maps of both slots list it as alive until then, and a crash goes back to one of them
+//!    the maps of both slots list it as alive until then, and after a crash one of them is used
 //!    (Rule: I18).
 //!
 //! Threads: the checkpoint, one at a time; `end_lineage` also at opening.
@@ -77,9 +78,9 @@ impl Store {
 }
 
 impl Inner {
-    /// Ends the lineages that are left of dropped trees. Called after loading the map of a version
-    /// whose trees write under `known`: what is alive of any other lineage belongs to a dropped
-    /// tree.
+    /// Ends the lineages of dropped trees that still have pages. Called after loading the map of a
+    /// version whose trees write under `known`: what is alive of any other lineage belongs to a
+    /// dropped tree.
     pub fn end_unknown(&mut self, known: &BTreeSet<Lineage>) {
         for record in self.extents.values() {
             let is_unknown = record.lineage != STORE_LINEAGE && !known.contains(&record.lineage);

@@ -1,4 +1,4 @@
-//! The store: its file, its pages, its space, and a checkpoint's last steps.
+//! The open store file: its pages, its space, and the last steps of a checkpoint.
 //!
 //! Invariants
 //! 1. A slot is written only between two syncs, by one checkpoint at a time, for a version newer
@@ -137,13 +137,13 @@ impl Store {
         self.counts_from = newest.publish_limit;
     }
 
-    /// Sets the version from which births and publishes count.
+    /// Sets the version above which births and publishes start.
     pub(super) fn count_from(&mut self, counts_from: VersionNumber) {
         self.counts_from = counts_from;
         self.birth_limit = AtomicU64::new(counts_from.0 + HEADROOM);
     }
 
-    /// Records that a slot (the heir) took the place of one that was passed over.
+    /// Records that a slot (the heir) has replaced one that could not be used at opening.
     pub(super) fn adopt_heir(&self, heir: Superblock) {
         let mut slots = self.slots.lock().unwrap();
         let (older, next_sequence) = (Some(slots.newest), heir.sequence + 1);
@@ -185,13 +185,14 @@ impl Store {
         self.slots.lock().unwrap().newest
     }
 
-    /// The position from which on either slot needs the log.
+    /// The log position from which the slots need the log.
     pub fn log_needed_from(&self) -> Lsn {
         let slots = self.slots.lock().unwrap();
         slots.older.map_or(slots.newest.log_from, |older| older.log_from.min(slots.newest.log_from))
     }
 
-    /// Bytes of dead pages that only the older slot still shows: the next checkpoint frees them.
+    /// Bytes of dead pages that only the older slot's version still links: the next checkpoint
+    /// frees them.
     pub fn kept_for_older_slot(&self) -> u64 {
         let older = self.slots.lock().unwrap().older.as_ref().map(|slot| slot.publish);
         older.map_or(0, |publish| self.space().kept_for(&[publish]))
@@ -203,7 +204,7 @@ impl Store {
         act(&self.guard)
     }
 
-    /// The file length that the slots require: no slot says that the file is longer.
+    /// The file length that the slots require: no slot requires a longer file.
     pub(super) fn slots_file_bytes(&self) -> u64 {
         self.slots.lock().unwrap().file_bytes
     }
@@ -245,8 +246,8 @@ impl Store {
         self.allocate_as(request, false)
     }
 
-    /// Allocates a place for what no version links yet (spills, bulk loads): never in the map, and
-    /// free after a crash unless the log names it. Ends with [`adopt`](Self::adopt) or
+    /// Allocates a place for pages that no version links yet (spills, bulk loads). It is never in
+    /// the map, and free after a crash unless the log names it. Ends with [`adopt`](Self::adopt) or
     /// [`abandon`](Self::abandon).
     pub fn allocate_temporary(&self, request: &Request) -> Result<Extent> {
         self.allocate_as(request, true)
@@ -453,8 +454,9 @@ impl Store {
 
     /// Performs a checkpoint's last steps: root directory → space map → sync → slot → sync. The
     /// caller has pinned the version, written all its pages, reported all deaths through it, and
-    /// synced the log through F. On return the version is durable; what only the former older slot
-    /// showed can be reused; the log is needed from [`log_needed_from`](Self::log_needed_from) on.
+    /// synced the log through F. On return the version is durable; pages that only the former older
+    /// slot linked can be reused; the log is needed from [`log_needed_from`](Self::log_needed_from)
+    /// on.
     pub fn publish(&self, checkpoint: &Checkpoint<'_>) -> Result<Superblock> {
         let _one_at_a_time = self.checkpoint.lock().unwrap();
         self.check_writable()?;
@@ -581,7 +583,7 @@ impl Store {
         self.data.write_at(&slot, SLOT_OFFSETS[place])
     }
 
-    /// Frees what only the overwritten slot showed, now that the new slot is durable.
+    /// Frees the pages that only the overwritten slot linked, now that the new slot is durable.
     fn slot_is_durable(&self, superblock: Superblock) {
         let mut slots = self.slots.lock().unwrap();
         let before = slots.newest;

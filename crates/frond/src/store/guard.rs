@@ -187,7 +187,8 @@ impl File for Guard {
         Ok(())
     }
 
-    /// Allocates disk space. A full disk here is not a failure: nothing was promised yet (P13).
+    /// Allocates disk space. A full disk here does not stop writing: nothing was acknowledged yet
+    /// (P13).
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let full = |error: &io::Error| {
             let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];

@@ -1,9 +1,10 @@
 //! Pages written before a version links them: sorted pieces that a bulk load reads again, and the
 //! leaves and nodes that it makes.
 //!
-//! They lie in temporary extents, which no space map lists, and each is held as a blob is
-//! (`blobs.rs`). Their owner decides whether a version adopts the pages. If none does, they become
-//! free with their owner, and after a crash they are free anyway, unless the log names them.
+//! They lie in temporary extents, which no space map lists, and each is protected by a hold, as
+//! blobs are (`blobs.rs`). Their owner decides whether a version adopts the pages. If none does,
+//! they become free with their owner, and after a crash they are free anyway, unless the log names
+//! them.
 //!
 //! Invariants
 //! 1. Space is admitted as for a commit, with the disk measured each time: loads must not use the
@@ -91,8 +92,8 @@ impl HeldPages {
         self.pages.push((kind, extent));
     }
 
-    /// Takes over a run that an old log record names, if a run is still there. The run's identity
-    /// tells whether it is the one that was meant.
+    /// Takes over a run that an old log record names, if a run is still there. Whether it is the
+    /// run that was meant, the caller finds out from its identity.
     pub fn hold_if_named(&mut self, extent: Extent) -> bool {
         let is_held = self.store.space().hold_named_run(extent);
         if is_held {

@@ -9,8 +9,8 @@
 //! Invariants
 //! 1. Extents of a zone page ascend, are disjoint and start in the zone.
 //! 2. What is listed without a death was alive in the version for which the page was written.
-//! 3. Any bytes decode to a value or an error, never to a panic or a large allocation (P20): every
-//!    entry read costs bytes of the page.
+//! 3. Arbitrary bytes decode to a value or an error, never to a panic or a large allocation (P20):
+//!    each decoded entry takes bytes of the page.
 //!
 //! Threads: pure functions. Bytes: docs/format.md, "Space map".
 

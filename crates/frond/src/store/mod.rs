@@ -61,7 +61,8 @@
 //! 5. From then on, pages that died at or before the version of the slot that was the newest
 //!    before, and that are not pinned otherwise, can be reused. Trim the log before
 //!    `log_needed_from()`, then call `space().log_trimmed(..)` with the same position.
-//! 6. `space().unpin_version(V)`; `give_back()` cuts and punches free space.
+//! 6. `space().unpin_version(V)`; `give_back()` returns free space to the file system: it truncates
+//!    the file and punches holes.
 //!
 //! Each checkpoint needs a version of its own, including the one of a clean close.
 //!

@@ -177,10 +177,11 @@ pub fn create_with_log<T>(
     let new = dir.join(NEW_FILE);
     let unfinished = open_unfinished(env, &new)?;
     let lock = FileLock::take(&unfinished, dir, LockKind::Exclusive)?;
-    // With the lock held: its previous holder may have finished, or got further.
+    // Checked with the lock held: its previous holder may have finished the creation, or made
+    // progress.
     let log = match probe(env, dir)? {
         Found::Store => {
-            // A file of this name is of no use next to a store.
+            // An unfinished store file is of no use next to a finished one.
             let _ = env.vfs.remove(&new);
             return Ok(None);
         }
@@ -282,7 +283,7 @@ impl<'a> FileLock<'a> {
         if try_lock(kind)? || plant!("store: the lock file is not locked") {
             return Ok(Self { file, is_kept: false });
         }
-        // Readers do not sign the owner page. Only they leave a shared lock.
+        // Readers do not write the owner page. Only they leave a shared lock.
         let are_readers = kind == LockKind::Exclusive && try_lock(LockKind::Shared)?;
         if are_readers {
             file.unlock().map_err(|e| Error::io(dir, "unlock", 0, e))?;
@@ -467,13 +468,13 @@ impl Slots {
         lengths.max().unwrap_or_default()
     }
 
-    /// True if taking this one of the usable slots passes over the other slot, because it, or what
-    /// it links, cannot be read.
+    /// True if choosing this usable slot passes over the other slot, because that one, or something
+    /// that it links, cannot be read.
     fn passed_over(&self, chosen: usize) -> bool {
         chosen > 0 || self.good.len() < SLOT_OFFSETS.len()
     }
 
-    /// The numbers that the slots show as issued.
+    /// The versions that have been issued, as far as the slots show.
     fn issued(&self) -> Issued {
         let limits = self.good.iter().map(|superblock| superblock.publish_limit);
         let sequences = self.good.iter().map(|superblock| superblock.sequence);

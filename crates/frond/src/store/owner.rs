@@ -1,4 +1,5 @@
-//! The owner page: which process has the store open, and from which version on it counts.
+//! The owner page: which process has the store open, and above which version its own versions
+//! start.
 //!
 //! Ownership is the kernel's lock on the open store file, which ends with its owner. This page only
 //! names the owner in the message to a second opener (P18); a read-only open does not write it. The
@@ -6,11 +7,11 @@
 //! earlier one may have written without publishing it (Rule: I20). The slots cannot record that,
 //! since they are rewritten unchanged.
 //!
-//! What an open counts from if a slot cannot be read: let L be the limit of the slot that can be
-//! read. The other slot's version is at most L, or at most 2^32 above what the owner page says,
-//! because no page is born above its writer's limit; its own limit is 2^32 above its version. So
-//! 2^32 more than the larger of both is above every version that the unreadable slot may contain,
-//! and above all that it permits.
+//! The version from which an open counts if a slot cannot be read: let L be the limit of the slot
+//! that can be read. The other slot's version is at most L, or at most 2^32 above what the owner
+//! page says, because no page is born above its writer's limit; its own limit is 2^32 above its
+//! version. So 2^32 more than the larger of both is above every version that the unreadable slot
+//! may contain, and above all that it permits.
 //!
 //! Invariants
 //! 1. The page is never used to decide whether the store is in use.

@@ -83,8 +83,8 @@ pub(super) fn build(identity: &Identity, payload: &[&[u8]]) -> Result<(AlignedBu
     Ok((bytes, link))
 }
 
-/// Builds ([`build`]) a page that a reader would accept. Fails if it is longer than pages are read;
-/// debug builds also verify it.
+/// Builds a page as [`build`] does. Fails if it is longer than a page that readers accept; debug
+/// builds also verify it.
 pub(super) fn seal(
     file: &StoreFile,
     identity: &Identity,
@@ -116,7 +116,8 @@ pub fn verify(
     let stored = header.as_ref().map_or(0, |header| header.hash);
     let is_own = computed == link.hash && stored == link.hash;
     if !is_own && !plant!("store: checksum not verified") {
-        // A whole page of this place, but another one: it is stale, so a later write was lost.
+        // The bytes are a whole page that belongs at this place, but not the one that the link
+        // names: it is stale, so a later write was lost.
         return Err(match header {
             Some(header) if header.verifies(file, link, &bytes) => Error::WrongPage { place, what },
             _ => Error::Checksum { place, what, stored: link.hash, computed },

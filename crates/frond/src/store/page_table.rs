@@ -1,10 +1,10 @@
 //! Page tables: payloads by number, each in a page of its own, under two levels of index pages.
 //!
 //! The simple form of a directory is one page with everything in it. A checkpoint then writes all
-//! of it for one changed entry, and the page reaches a largest size that nothing but reading would
-//! notice. With a page table, a checkpoint writes the payloads that changed, the index pages above
-//! them, and nothing else. An older table stays readable as long as its pages are kept, so a named
-//! snapshot is one link to a root.
+//! of it for one changed entry, and the page can outgrow the longest page that readers accept,
+//! which is noticed only when it is read. With a page table, a checkpoint writes the payloads that
+//! changed, the index pages above them, and nothing else. An older table stays readable as long as
+//! its pages are kept, so a named snapshot is one link to a root.
 //!
 //! ```text
 //! root page ─► index pages, 256 payloads each ─► payload pages
@@ -14,8 +14,8 @@
 //! 1. Pages are copied on write: a changed page gets a new place, its parents too, so that no child
 //!    is born after its parent (Rule: I20).
 //! 2. There is no empty index page; a table without payloads has no root.
-//! 3. Any bytes give a table or an error: there are two levels, numbers ascend, and a reader reads
-//!    no more bytes of pages than the file has (P20).
+//! 3. Arbitrary bytes yield a table or an error: there are two levels, numbers ascend, and a reader
+//!    reads no more bytes of pages than the file has (P20).
 //!
 //! Threads: values. Cost of a change: one payload page and two index pages. Bytes: docs/format.md,
 //! "Page table".

@@ -2,7 +2,7 @@
 //! is written.
 //!
 //! An open falls back to the other slot when a slot, or the root directory or space map that it
-//! links, cannot be read. It is tempting to leave the bad slot alone: the next checkpoint
+//! links, cannot be read. The naive way is to leave the bad slot alone, since the next checkpoint
 //! overwrites it anyway. That loses rows. The error may go away (a flaky cable, a sector that the
 //! device remaps), and a crash before that checkpoint lets the next open see a valid slot with the
 //! higher sequence. That slot wins, but the pages of its version were free to the open that fell
@@ -12,15 +12,15 @@
 //! 1. The owner page is written and synced. Versions are counted from a number that is above all
 //!    that the passed-over slot may contain (`owner.rs`).
 //! 2. The *heir* is written in the place of the passed-over slot and synced: the content of the
-//!    slot that was taken, with a sequence above every sequence ever issued. The slot that was
-//!    taken is not touched.
-//! 3. Only then is anything allocated, backed, cut or written.
+//!    slot that was chosen, with a sequence above every sequence ever issued. The chosen slot
+//!    itself is not touched.
+//! 3. Only then is anything allocated, backed with disk space, truncated or written.
 //!
-//! A crash before the end of step 2 leaves the slot that was taken and, in the other place, the old
-//! slot, a torn one, or the heir. No page has been written yet, so each of them opens. If the heir
-//! cannot be written or synced, the open fails (FRD-3201, with the slot's offset). Cost: one write
-//! and one sync, only for such an open. A read-only open writes nothing and needs none of this: it
-//! frees nothing.
+//! A crash before the end of step 2 leaves the chosen slot and, in the other place, the old slot, a
+//! torn one, or the heir. No page has been written yet, so each of them opens. If the heir cannot
+//! be written or synced, the open fails (FRD-3201, with the slot's offset). Cost: one write and one
+//! sync, only for such an open. A read-only open writes nothing and needs none of this: it frees
+//! nothing.
 //!
 //! Invariants
 //! 1. A sequence is never issued twice, even if the passed-over slot's sequence is unknown. Every
@@ -28,7 +28,8 @@
 //!    to the sequence and at least one to the version. The version from which this open counts is
 //!    above every version ever published, by at least one publish limit, so it is a sequence that
 //!    was never issued.
-//! 2. The heir's version is the taken slot's, for both slots: no page of an earlier one is kept.
+//! 2. The heir has the version of the chosen slot. So both slots name one version, and no page of
+//!    an earlier one is kept.
 //!
 //! Threads: open only. Bytes: docs/format.md, "Superblock".
 
@@ -74,10 +75,10 @@ impl Issued {
 }
 
 impl Store {
-    /// Performs the first writes of an open. It syncs the file's name, which a maker that was
-    /// killed may have left only in the page cache (P6), rewrites the chosen slot as it is, then
-    /// the owner page. If the other slot was passed over: the owner page, then a new slot in its
-    /// place.
+    /// Performs the first writes of an open. They sync the directory, since a creation that was
+    /// killed may have left the file's name only in the page cache (P6), rewrite the chosen slot as
+    /// it is, and then write the owner page. If the other slot was passed over: the owner page,
+    /// then a new slot in its place.
     pub(super) fn begin_writing(
         &mut self,
         env: &Env,

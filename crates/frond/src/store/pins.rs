@@ -165,7 +165,7 @@ impl Pins {
     }
 
     /// The keeper of a page of `lineage` that lived in [birth, death): a lineage pin if there is
-    /// one, else a named pin, because those last; within a kind the newest.
+    /// one, else a named pin, because those last longest; within a kind the newest.
     pub fn keeper(
         &self,
         lineage: Lineage,

@@ -1,19 +1,20 @@
-//! Disk space: allocated before anything depends on it, given back when it is free.
+//! Disk space: allocated before anything depends on it, and returned to the file system when it is
+//! free.
 //!
-//! A place is **backed** when writing there cannot meet a full disk, because the file system has
-//! allocated space for it. The naive way is to write and see: but a failed write stops the store
-//! (P12). So allocating backs the extent first, and a full disk becomes a refused allocation (P13).
-//! A **reserve** beyond the last region is backed in advance; background work falls back on it when
-//! the disk is full. Commits are admitted only while free space, less what is already admitted,
-//! exceeds the reserve (Rule: I24). An **idle** store has just made everything durable on request;
-//! it keeps enough of the reserve for some deletes, and the next commit first has the rest backed
-//! again.
+//! A place is **backed** when writing there cannot hit a full disk, because the file system has
+//! allocated space for it. The naive way is to write and handle the error, but a failed write stops
+//! the store (P12). So allocating backs the extent first, and a full disk becomes a refused
+//! allocation (P13). A **reserve** beyond the last region is backed in advance; background work
+//! falls back on it when the disk is full. Commits are admitted only while free space, less what is
+//! already admitted, exceeds the reserve (Rule: I24). An **idle** store has just made everything
+//! durable on request; it keeps enough of the reserve for some deletes, and the next commit first
+//! has the rest backed again.
 //!
 //! Invariants
-//! 1. What is punched or cut off is in no extent, and cannot be handed out meanwhile.
+//! 1. A range that is punched or cut off is in no extent, and cannot be allocated meanwhile.
 //! 2. Backing, cutting and punching happen one at a time; the space lock is not held for them.
-//! 3. Only extents keep bytes: everything that slots and pins need is held as extents, so nothing
-//!    durable lies in what is given back.
+//! 3. Only extents keep bytes: everything that slots and pins need is held as extents, so space
+//!    that is given back contains nothing durable.
 //!
 //! Threads: all.
 
@@ -44,7 +45,8 @@ const PUNCH_BYTES_MIN_IDLE: u64 = 64 << 10;
 /// be emptied by deletes.
 const REST_BYTES: u64 = 3 << 19;
 const REST_PART: u64 = 64;
-/// Size and number of the pieces in which a full disk is searched at opening: 1 GiB of free space.
+/// Size and number of the pieces in which opening looks for backed space on a full disk: 1 GiB in
+/// all.
 const FIND_BYTES: u64 = 64 << 10;
 const FIND_PIECES_MAX: usize = 16 << 10;
 /// Bytes of admissions after which the free space of the disk is measured again.
@@ -260,15 +262,16 @@ impl Store {
             self.check_writable()?;
         }
         self.measure_disk();
-        // Commits that wait for the end of the idle state are admitted by what the disk has now.
+        // Commits that wait for the end of the idle state are admitted by the space that the disk
+        // has now.
         self.reserve.lock().is_idle = false;
         Ok(())
     }
 
     /// Sets the reserve of a store that was just opened. The map does not say which free space of
-    /// the file is backed. If the disk has no room for the reserve, this is found out by
-    /// allocating, since allocating space that is already backed needs none. So what the store had
-    /// in reserve when it was killed is found again.
+    /// the file is backed. If the disk has no space for the reserve, backed places are found by
+    /// allocating, because allocating a place that is already backed needs no space. So the reserve
+    /// that the store had when it was killed is found again.
     pub fn find_reserve(&self, dirty_limit: u64) -> Result<()> {
         self.check_writable()?;
         let one_at_a_time = self.resizing.lock().unwrap();
@@ -323,7 +326,7 @@ impl Store {
     /// Measures the free space of the disk. A file system that does not answer counts as full:
     /// commits then use what is backed, and are refused after that, until it answers again.
     fn measure_disk(&self) {
-        // What was punched can be backed again, as far as the disk has room.
+        // What was punched can be backed again, as far as the disk has space.
         let unmapped = {
             let space = self.space().lock();
             space.file_end().saturating_sub(DATA_START).saturating_sub(space.backed.total())
@@ -334,7 +337,7 @@ impl Store {
     }
 
     /// Admits a commit that will add `bytes`: twice that is set aside for its apply. `Full` if it
-    /// would use the reserve, which deletes, drops and background work then may.
+    /// would need the reserve, which only deletes, drops and background work may use then.
     pub fn admit(&self, bytes: u64) -> Result<()> {
         self.check_writable()?;
         let needed = bytes.saturating_mul(2);
@@ -427,7 +430,7 @@ impl Store {
         self.give_back_under(&one_at_a_time, 0, self.backed_target())
     }
 
-    /// Backs all of the reserve again, as far as the disk has room: for the first commit after the
+    /// Backs all of the reserve again, as far as the disk has space: for the first commit after the
     /// store was idle.
     pub fn end_idle(&self) -> Result<()> {
         if !self.reserve.lock().is_idle {
@@ -538,8 +541,8 @@ impl Inner {
         Some(self.record_allocated(request, Extent { offset, bytes }, temporary))
     }
 
-    /// Where the file must end so that its space map can be read. What lies beyond already is
-    /// listed already.
+    /// Where the file must end so that its space map can be read. Extents that are beyond it
+    /// already are listed already.
     fn file_end(&self) -> u64 {
         match plant!("bounds: the map is not asked before the file grows") {
             true => OFFSET_MAX,
@@ -552,7 +555,8 @@ impl Inner {
         self.backed.total().saturating_sub(self.used_bytes())
     }
 
-    /// Forgets what is backed beyond the reserve; returns the length that the file should have.
+    /// Removes everything beyond the reserve from the set of backed places; returns the length that
+    /// the file should have.
     fn cut_tail(&mut self, reserve: u64) -> u64 {
         let end = self.end();
         let frontier = self.alloc.frontier().max(DATA_START);

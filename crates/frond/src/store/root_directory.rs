@@ -9,7 +9,8 @@
 //! Invariants
 //! 1. Tree ids ascend strictly, snapshot ids too; names are UTF-8 of at most [`NAME_BYTES_MAX`].
 //! 2. Every link lies below the superblock's end and was born at or before its version.
-//! 3. Any bytes decode to a value or an error (P20); every entry read costs bytes of the page.
+//! 3. Arbitrary bytes decode to a value or an error (P20). Each decoded entry takes bytes of the
+//!    page, so the page's length bounds the memory.
 //!
 //! Threads: values. Bytes: docs/format.md, "Root directory".
 

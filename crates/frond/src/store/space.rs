@@ -1,22 +1,23 @@
-//! The extents of the file: birth and death, what keeps each, and when its place is free again.
+//! The extents of the file: their births and deaths, what keeps a dead one, and when its place
+//! becomes free.
 //!
 //! A page belongs to the versions [birth, death) of its lineage. The naive way to free dead pages
 //! is to search all of them whenever a reader ends. Instead a dead page waits on the list of *one*
 //! pin that keeps it; when that pin ends, only its list is examined, and each page moves to the
 //! list of another pin or becomes free (Rule: I23). The two superblock slots are version pins like
-//! any reader. So a page dead at V is free again only when the slot that still shows it alive has
-//! been overwritten, which is after the *next* checkpoint.
+//! any reader. So a page that died in V is free again only when the slot in whose version it is
+//! alive has been overwritten, which is after the *next* checkpoint.
 //!
 //! Invariants
 //! 1. Every byte after the header is in one extent or free (Rule: I18, docs/safety.md §3.5).
 //! 2. A dead extent is on exactly one list: of a lineage pin, of a version pin, or of the log.
 //!    While it is held it is on none; the last hold puts it on one or frees it.
-//! 3. An extent that is alive, pinned, named by the log or temporary is never handed out.
-//! 4. Only links that match the record (place, length, birth, lineage) can kill: a wrong one is an
-//!    error in release builds, too, and changes nothing.
+//! 3. An extent that is alive, pinned, named by the log or temporary is never allocated.
+//! 4. A page dies only by a link that matches its record (place, length, birth, lineage). A wrong
+//!    link is an error in release builds, too, and changes nothing.
 //!
-//! Threads: all; one lock, held for steps in ordered maps, never for I/O.
-//! Idea: dead lists per snapshot, as in ZFS ("deadlists") and Btrfs' qgroups reversed.
+//! Threads: all; one lock, held for steps in ordered maps, never for I/O. Idea: dead lists per
+//! snapshot, as in ZFS ("deadlists") and the reverse of Btrfs qgroups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,7 +86,7 @@ pub(super) struct Record {
     pub log: Option<Lsn>,
     /// Linked by no version yet: spills, bulk loads in progress.
     pub temporary: bool,
-    /// Number of holders in memory that may still hand out a reference to it (blobs).
+    /// Number of holders in memory that may still return a reference to it (blobs).
     pub holds: u32,
     /// Dead, and on no list because it is held.
     pub waits: bool,
@@ -164,7 +165,7 @@ pub(super) struct Inner {
     kept_by_log: BTreeMap<Lsn, Vec<u64>>,
     /// The version pinned for the older slot.
     pub older_slot: VersionNumber,
-    /// The position from which on the log is needed.
+    /// The position from which the log is needed.
     pub log_kept_from: Lsn,
     pub zones: BTreeMap<u64, Zone>,
     /// Dead, kept pages of the map; the next directory lists those that the older slot needs.
@@ -369,7 +370,7 @@ impl Inner {
             sum.checked_add_signed(sign * i64::from(record.bytes)).expect("sums never go below 0");
     }
 
-    /// Marks what the map says about this place as out of date.
+    /// Marks the zone page that lists this place as out of date.
     fn touch(&mut self, offset: u64, record: &Record) {
         if !record.is_map() && !record.temporary {
             let zone = offset / zone_bytes();
@@ -494,7 +495,8 @@ impl Inner {
         }
     }
 
-    /// Claims an extent that the log names, in recovery (Rule: I11). Only marks a known one.
+    /// Claims an extent that the log names, in recovery (Rule: I11). An extent that is known
+    /// already is only marked.
     pub fn claim(
         &mut self,
         extent: Extent,

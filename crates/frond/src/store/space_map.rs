@@ -1,6 +1,6 @@
 //! Writing the space map for a version, and loading it.
 //!
-//! The map is written while newer versions are being made, so it lists what holds *as of* version
+//! The map is written while newer versions are being made, so it lists each extent *as of* version
 //! V:
 //! - born after V, or temporary: not listed, so free in the map; nothing durable names it.
 //! - dead after V, or alive: listed as live.
@@ -11,14 +11,14 @@
 //! overwritten (docs/safety.md §3.2).
 //!
 //! The directory is one page, so its bound bounds the file: no space is backed beyond `mapped_end`,
-//! as on a disk that ends there, and commits are admitted by what is left below. So no checkpoint
-//! reaches the bound (P13, I24).
+//! as on a disk that ends there, and commits are admitted by the space that is left below. So no
+//! checkpoint reaches the bound (P13, I24).
 //!
 //! Invariants
-//! 1. Only zones that changed are written; a zone with something newer than V remains to be
-//!    written.
-//! 2. A zone page in use that lists more kept extents than needed does no harm: loading settles
-//!    them.
+//! 1. Only zones that changed are written; a zone with something newer than V counts as changed
+//!    after that, too.
+//! 2. A zone page that lists more kept extents than needed does no harm: loading frees those that
+//!    nothing keeps.
 //! 3. Loading checks that header + live + pending + free is the file's length, to the byte, that no
 //!    two extents overlap, and that each zone's sums match the directory.
 //!
@@ -202,8 +202,8 @@ impl Inner {
         self.pins.pin_version(self.older_slot);
     }
 
-    /// Records that the slot of `newest` is durable: what only the overwritten slot showed becomes
-    /// free.
+    /// Records that the slot of `newest` is durable: pages that only the overwritten slot linked
+    /// become free.
     pub fn slot_published(&mut self, newest: &Superblock) {
         self.pins.pin_version(newest.publish);
         let overwritten = std::mem::replace(&mut self.older_slot, newest.previous);
@@ -411,7 +411,7 @@ impl Loader {
             inner.settle(offset);
         }
         inner.expire_pins();
-        // A copy of a store has no bytes, and no space, where nothing is needed.
+        // Where a copy of a store needs nothing, its file has holes without disk space.
         for (offset, end) in dead {
             if !inner.extents.contains_key(&offset) {
                 inner.backed.remove(offset, end);

@@ -1,4 +1,5 @@
-//! The superblock: which version is durable, and where its roots are. Two slots, used in turn.
+//! The superblock, which names the newest durable version and the places of its roots. It has two
+//! slots, used in turn.
 //!
 //! Invariants
 //! 1. A slot is one aligned 4 KiB write; its checksum covers every byte, its place and its

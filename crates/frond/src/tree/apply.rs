@@ -49,8 +49,8 @@ const INLINE_TIMES_MAX: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TreeRoot {
     pub root: Root,
-    /// An upper bound of the tree's keys (the key itself may be gone). `None` means unknown: any
-    /// key may be present, unless the root is empty.
+    /// An upper bound of the tree's keys (the key itself may have been deleted). `None` means
+    /// unknown: any key may be present, unless the root is empty.
     pub max_key: Option<Vec<u8>>,
     /// Number of rows, if every commit that was applied knew by how much it changed that. For an
     /// empty root see [`rows`](Self::rows).
@@ -89,7 +89,7 @@ pub(crate) struct Job<'a> {
     pub effects: Effects,
     /// Number of entries encoded so far, for pacing.
     pub progress: &'a AtomicU64,
-    /// Pending fraction of a leaf at which it is flushed, in sixteenths.
+    /// Pending bytes at which a leaf is flushed, in 1/16 of the leaf's bytes.
     pub leaf_fill_sixteenths: u64,
     /// The key range of the current node, for reports of damage.
     pub(super) bounds: (Bound, Bound),
@@ -393,7 +393,7 @@ impl<'a> Job<'a> {
         Ok(self.split_right(node))
     }
 
-    /// Turns a batch into the parts of a new tier of `top`.
+    /// Writes a batch as the parts of a new tier of `top`.
     pub(super) fn build_tier(&mut self, top: &Node, batch: Batch<'_>) -> Result<Tier> {
         let mut source = batch.source;
         let ranges = source.range_deletes().cloned().unwrap_or_default();
@@ -504,7 +504,7 @@ impl<'a> Job<'a> {
         let handle = RunHandle::new(run, self.traits.lineage, self.publish, self.cx);
         let max = self.cx.unwritten_max.load(Ordering::Relaxed);
         if self.writes_early && self.cx.unwritten.load(Ordering::Relaxed) > max {
-            // What cannot be written now, the checkpoint writes, or fails on.
+            // If this write fails, the checkpoint writes the run, or reports the error.
             let held = handle.write_early(self.cx).ok();
             self.effects.early.extend(held.map(|held| (handle.clone(), held)));
         }

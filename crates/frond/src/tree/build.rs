@@ -5,8 +5,8 @@
 //! nodes the children of at most two of them.
 //!
 //! Invariants
-//! 1. Keys ascend strictly over all calls; messages are Puts and PutBlobs, not fresh, as leaves
-//!    hold them.
+//! 1. Keys ascend strictly over all calls; messages are Puts and PutBlobs without the fresh flag,
+//!    as leaves hold them.
 //! 2. Every page has the birth of the set of pages, so that no parent is younger than its children
 //!    (Rule: I20).
 //! 3. A node is written with at least half its target of children, including the last node of a
@@ -159,7 +159,7 @@ impl TreeBuilder {
         let open = &mut self.levels[level - 1];
         open.pivots.push(separator);
         open.children.push(child);
-        // Not before the next node can keep as many as this one.
+        // A node is cut only once enough children remain for the next node.
         if open.children.len() < 2 * aim { Ok(()) } else { self.cut(level, aim) }
     }
 

@@ -114,14 +114,14 @@ pub(crate) struct Effects {
     /// Changes of run references, in the order in which they were made. A run whose count ends at
     /// zero is dead.
     pub run_refs: Vec<(Arc<RunHandle>, i64)>,
-    /// Blobs that the job wrote: held until the publish has taken over those that its runs list.
+    /// Blobs that the job wrote. Held until the publish has adopted those that its runs list.
     pub blobs: Vec<Arc<BlobHold>>,
     /// Trees that start with pages written beforehand.
     pub begun: Vec<Begun>,
     /// Runs that the job wrote itself, each in an extent that the checkpoint adopts if the run is
     /// linked.
     pub early: Vec<(Arc<RunHandle>, HeldExtent)>,
-    /// The change of what the tree holds.
+    /// The change of the tree's sums.
     pub sums: Sums,
 }
 

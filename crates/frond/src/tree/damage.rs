@@ -72,8 +72,8 @@ struct Mark {
     /// When it is tried again; `None` until the probe has seen it.
     due: Option<Duration>,
     wait: Duration,
-    /// True if the page reads well but work with it has failed since: the error then lies
-    /// elsewhere, in a blob.
+    /// True if the page can be read but work with it has failed since: then the error lies
+    /// elsewhere, for instance in a blob.
     on_trial: bool,
 }
 
@@ -81,8 +81,8 @@ struct Mark {
 #[derive(Debug, Default)]
 pub(crate) struct Damage {
     marks: Mutex<Vec<Mark>>,
-    /// The number of marks. Stored under the lock; a job that reads it late runs into the page once
-    /// more.
+    /// The number of marks. Stored under the lock; a job that reads a stale value tries the page
+    /// once more.
     count: AtomicUsize,
 }
 
@@ -108,7 +108,7 @@ impl PageRef {
         }
     }
 
-    /// Reads every byte of the page from the file, whatever of it is in memory.
+    /// Reads every byte of the page from the file, even if some of it is in memory.
     fn read_again(&self, cx: &TreeContext) -> Result<()> {
         let Some(link) = self.link() else { return Ok(()) };
         match self {
@@ -229,8 +229,8 @@ fn lies_in(link: &Link, offset: u64) -> bool {
 }
 
 impl Job<'_> {
-    /// Runs a piece of work that may stay undone. `None`: one of the pages that it needs cannot be
-    /// read, and is now marked; the first page is blamed if the error is at none of them. `from`
+    /// Runs a piece of work that may be left undone. `None`: one of the pages that it needs cannot
+    /// be read, and is now marked; the first page is blamed if the error is at none of them. `from`
     /// and `to` bound the keys concerned, within the current node. The work itself must change
     /// nothing but the job's effects until nothing in it can fail any more (invariant 2).
     pub(super) fn contained<T>(

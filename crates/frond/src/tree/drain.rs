@@ -2,9 +2,9 @@
 //! else to do.
 //!
 //! A drain does one bounded piece of work, about one node's leaves, and returns; the next call
-//! continues. Reads of a drained tree meet one run. What damage keeps from moving stays
-//! (`damage.rs`). A node below which a drain deletes everything becomes no piece (`piece.rs`), and
-//! neither does a parent that had no other child.
+//! continues. Reads of a drained tree meet one run. Entries that cannot be moved because of damage
+//! stay where they are (`damage.rs`). A node below which a drain deletes everything yields no piece
+//! (`piece.rs`), and neither does a parent that had no other child.
 
 use crate::{
     error::Result,

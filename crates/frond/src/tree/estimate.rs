@@ -3,10 +3,10 @@
 //!
 //! Below a child that lies wholly inside the range, only some nodes are sampled. Of a run, only the
 //! index is used, and only if the run is open. A node that was not read yet is assumed to be as
-//! large as its siblings: each gets an equal share of what its tree is known to hold; where that is
-//! not known, of what was estimated when the last checkpoint wrote the tree; else as much as nodes
-//! of its level usually hold. Puts that wait in buffers are counted as additional rows, though some
-//! are of existing rows (Rule: I40).
+//! large as its siblings: each gets an equal share of what its tree is known to hold; if that is
+//! not known, a share of the estimate stored when the last checkpoint wrote the tree; and failing
+//! that, as much as nodes of its level usually hold. Puts that wait in buffers are counted as
+//! additional rows, though some are of existing rows (Rule: I40).
 //!
 //! Invariants
 //! 1. Nothing is read from the file (Rule: I51), except for callers that read anyway ([`Look`]).
@@ -153,8 +153,8 @@ struct At<'a> {
 }
 
 impl At<'_> {
-    /// Opens a run to ask its index. What cannot be read is guessed: later readers of its rows get
-    /// the error.
+    /// Opens a run to use its index. If it cannot be read, its size is guessed; later readers of
+    /// its rows get the error.
     fn open(self, run: &RunHandle) -> Option<Arc<Run>> {
         match self.look {
             Look::InMemory => run.resident(),
@@ -209,7 +209,7 @@ impl At<'_> {
         let mut held = Held::default();
         let all = node.children.get(children.clone()).unwrap_or_default();
         children.for_each(|c| held.add(self.waiting(node, c, (None, None))));
-        // The parent knows what leaves hold; nodes have to be looked into.
+        // The parent's links say what leaves hold; nodes have to be opened.
         let every = if node.level > 1 { all.len().div_ceil(SAMPLED).max(1) } else { 1 };
         let (mut sum, mut looked_at) = (Held::default(), 0);
         for child in all.iter().skip((every - 1) / 2).step_by(every) {

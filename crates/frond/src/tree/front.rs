@@ -1,6 +1,6 @@
-//! Batches in front of a root, for readers of a snapshot only (Rule: I28): one node over the root
-//! that a version links, with the batches as tiers of its buffer. Nothing is rebalanced, and no
-//! version links the node.
+//! Batches put in front of a root for readers of a snapshot only (Rule: I28): one node above the
+//! root that a version links, with the batches as tiers of its buffer. Nothing is rebalanced, and
+//! no version links the node.
 //!
 //! Threads: one makes it; the roots it returns are read by all.
 
@@ -25,7 +25,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Starts over `base`, with nothing in front of it yet.
+    /// Creates the node above `base`, with nothing in front of it yet.
     pub fn of(base: &TreeRoot, lineage: Lineage, birth: VersionNumber) -> Self {
         let child = match &base.root {
             Root::Empty => Child::Leaf(RunHandle::placeholder(lineage, birth)),

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! 1. A merge reads a part only inside its range and the children that are flushed (Rule: I1).
-//! 2. A range changes hands between neighbours only when nothing waits for either, so that no
+//! 2. A range moves from one leaf to its neighbour only when nothing waits for either, so that no
 //!    consumed entry becomes live again.
 //!
 //! Threads: as `apply.rs`.
@@ -202,7 +202,7 @@ impl Job<'_> {
         node.replace_child(first, children, pivots);
     }
 
-    /// Creates a placeholder leaf, for a range that must not change hands yet.
+    /// Creates a placeholder leaf, for a range that must not move to a neighbour yet.
     pub(super) fn empty_leaf(&self) -> Arc<RunHandle> {
         RunHandle::placeholder(self.traits.lineage, self.publish)
     }

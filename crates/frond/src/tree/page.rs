@@ -157,7 +157,7 @@ pub(crate) fn read_node(cx: &TreeContext, link: &Link, level: u8) -> Result<Arc<
 }
 
 /// Decodes a node from a verified page, for callers that look at pages alone: what it links gets
-/// separate descriptors, which know no references.
+/// separate descriptors, whose reference counts are not known.
 pub(crate) fn parse_node(file: &StoreFile, link: &Link, payload: &[u8]) -> Result<Node> {
     let node = decode_node(&mut |link, meta| RunHandle::on_disk(link, meta, 0), payload);
     check_node(file, link, node)

@@ -8,8 +8,8 @@
 //!
 //! Invariants
 //! 1. A piece has at least one child.
-//! 2. Pieces ascend. Each but the first starts at its first key; the first starts where the
-//!    replaced node started.
+//! 2. Pieces ascend. The key stored with a piece is where its range starts; that of the first is
+//!    not used, since the first starts where the replaced node started.
 //!
 //! Threads: values of one job.
 
@@ -103,7 +103,7 @@ impl Pieces {
         self.0.iter().map(|(_, piece)| &**piece)
     }
 
-    /// A node that lost its children and is sealed all the same. Used only by planted bugs.
+    /// A node without children that is sealed nevertheless. Used only by planted bugs.
     pub fn planted(node: Node) -> Self {
         Self(vec![(Box::default(), Piece(node))])
     }

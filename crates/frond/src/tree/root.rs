@@ -47,7 +47,7 @@ impl TreeRoot {
         if matches!(self.root, Root::Empty) { Some(0) } else { self.counted }
     }
 
-    /// Sets the number of rows to that of `old` plus what was applied, if both are known.
+    /// Sets the number of rows to that of `old` plus the change `more`, if both are known.
     pub fn count(&mut self, old: &Self, more: Option<i64>) {
         self.counted = old.rows().zip(more).and_then(|(rows, more)| rows.checked_add_signed(more));
     }

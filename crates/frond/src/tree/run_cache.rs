@@ -1,10 +1,10 @@
-//! The run cache: descriptors of runs, and which runs stay open.
+//! The run cache: one descriptor per run, and the choice of the runs that stay open.
 //!
 //! An open run keeps its footer in memory: the block index and, in unique trees and buffers, the
-//! filter. That is a percent of its blocks or less, which in a store a thousand times its memory is
-//! more than there is. So footers are evicted like pages: a clock hand moves over the descriptors,
-//! and a run that was not used since the hand last passed is closed (the clock algorithm, F.
-//! Corbató 1968). Readers that hold the run can go on using it.
+//! filter. That is a percent of its blocks or less, which in a store a thousand times as large as
+//! its memory is more than fits. So footers are evicted like pages: a clock hand moves over the
+//! descriptors, and a run that was not used since the hand last passed is closed (the clock
+//! algorithm, F. Corbató 1968). Readers that hold the run can continue to use it.
 //!
 //! Invariants
 //! 1. One extent has one descriptor while anything holds it (Rule: I31).
@@ -26,8 +26,8 @@ use crate::{
 
 use super::{TreeContext, meta::RunMeta, node::RunHandle};
 
-/// Number of descriptors that the hand passes at once: some microseconds, during which none can be
-/// added.
+/// Number of descriptors that the hand passes per hold of the lock: some microseconds, during which
+/// none can be added.
 const PASSED_AT_ONCE: usize = 512;
 
 /// Descriptors of runs on disk, by their offset.
@@ -93,8 +93,7 @@ impl TreeContext {
     }
 
     /// Called after a run was opened. A thread that opens runs faster than the background closes
-    /// them closes some itself: it has just read from the disk, compared to which this costs
-    /// little.
+    /// them closes some itself. That costs little compared to the disk read that it has just done.
     pub fn opened_footer(&self) {
         let limit = self.descriptors.limit.load(Ordering::Relaxed);
         if self.resident.load(Ordering::Relaxed) > limit.saturating_add(limit / 8) {

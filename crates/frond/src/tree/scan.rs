@@ -1,4 +1,4 @@
-//! Scans: which runs hold the entries around a key.
+//! Scans: finding the runs that hold the entries around a key.
 //!
 //! A scan proceeds leaf by leaf. For the leaf at a position, the sources are the live parts of
 //! every node on its path, newest first, each clipped to the leaf's range, and the leaf itself; the

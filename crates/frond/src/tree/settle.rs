@@ -1,13 +1,13 @@
 //! Settling: how a node rebalances its buffer after new runs were put in front of it.
 //!
 //! - An upper node hands its fullest child everything that waits for it, by reference, once that is
-//!   at least `push_bytes`; at most two children at a time, more when it is far over its limit
-//!   (Rule: I39).
+//!   at least `push_bytes`; at most two children at a time, or more when the node is far over its
+//!   limit (Rule: I39).
 //! - A level-1 node flushes leaves *metered by bytes*: while more waits than the node's target, the
 //!   fullest leaf is merged with all that waits for it. So each incoming batch is matched by
 //!   outgoing bytes; thresholds alone would make all leaves due at once.
 //! - Tiers of similar size are merged when there are too many for readers. A run of which little is
-//!   live is rewritten, since its extent stays while anything of it is live.
+//!   live is rewritten, since its extent cannot be freed while anything of it is live.
 //! - A node with too many children splits.
 //! - A node whose page nears the size bound hands everything down, and splits. Keys of up to 64 KiB
 //!   are in the page as pivots and as ends of parts, and a page that is too long could not be
@@ -244,8 +244,8 @@ impl Job<'_> {
         }
     }
 
-    /// Merges tiers until readers meet few enough: each time the window of adjacent tiers that
-    /// costs least and has no unreadable run.
+    /// Merges tiers until there are few enough for readers. Each step merges the window of adjacent
+    /// tiers that costs least and has no unreadable run.
     fn merge_tiers(&mut self, node: &mut Node) -> Result<()> {
         let shape = self.cx.shape;
         let max = if node.level == 1 { shape.tiers_max_bottom } else { shape.tiers_max };
@@ -279,7 +279,7 @@ impl Job<'_> {
                     break;
                 };
                 let first = p + first;
-                // Neighbours become one.
+                // Neighbouring parts of one run become one part.
                 let sparse: Vec<Part> = parts
                     .iter()
                     .skip(first)
@@ -341,7 +341,7 @@ impl Job<'_> {
 }
 
 impl Node {
-    /// True if its page would have more than half of what a page may.
+    /// True if its page would be longer than half of the maximum.
     fn nears_its_bound(&self) -> bool {
         !bounds::NODE_PAGE_BYTES.admits(2 * self.page_bytes())
     }

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! 1. Keys ascend strictly, over all runs; one message per key, no range deletes.
-//! 2. A run is read through its checksums, as any other.
+//! 2. A run is verified against its checksums when it is read, as any other run is.
 //!
 //! Threads: one writes; afterwards all read. Cost: each entry is encoded and written once; in
 //! memory, two keys and a descriptor per run of a few MiB, and the footers in use.
@@ -247,8 +247,8 @@ impl SortedRunsCursor {
         }
     }
 
-    /// Opens run `at` and moves to its place in it; at an end of the run, moves on until there is
-    /// an entry.
+    /// Opens run `at` and seeks in it. If there is no entry in that direction, continues with the
+    /// neighbouring runs.
     fn stand(
         &mut self,
         mut at: usize,
@@ -279,7 +279,7 @@ impl SortedRunsCursor {
                 self.current = Some(cursor);
                 return Ok(());
             }
-            // At a bound there is nothing further on either.
+            // At a bound, the runs beyond it have nothing in range either.
             at = match direction {
                 Direction::Forward => at + 1,
                 Direction::Backward => at.wrapping_sub(1),

@@ -1,10 +1,11 @@
-//! Sums over a tree: rows, bytes before and after encoding, bytes that wait.
+//! Sums over a tree: rows, bytes before and after encoding, bytes that wait in buffers.
 //!
-//! As a rule nothing is read for them. A node stores for each of its leaves what the sums need, so
-//! a job's change is the sum over the nodes it seals less that over the nodes it replaces, and a
-//! root's sums are those of the previous root plus this difference. A checkpoint stores them with
-//! the root. They are unknown only for a tree that was written by an earlier version of Frond: then
-//! the first call that asks reads all of its nodes, once.
+//! Usually the sums are known without reading anything. A node stores for each of its leaves what
+//! the sums need, so the change that a job makes is the sum over the nodes that it seals minus the
+//! sum over those that it replaces, and a root's sums are those of the previous root plus this
+//! difference. A checkpoint stores them with the root. They are unknown only for a tree that was
+//! written by an earlier version of Frond: then the first call that asks reads all of its nodes,
+//! once.
 //!
 //! Invariants
 //! 1. Known sums are those that a walk over all nodes would find.

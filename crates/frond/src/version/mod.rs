@@ -1,4 +1,5 @@
-//! Versions: what a reader holds, the roots of all trees and the memtables on top of them.
+//! Versions: immutable states of the store that readers use, each with the roots of all trees and
+//! the memtables on top of them.
 //!
 //! A [`Version`] is an immutable value: the root of every tree, the frozen memtables newest first,
 //! and the active one. Readers take the current one without a lock and need nothing else.
@@ -67,7 +68,8 @@ pub(crate) struct MemtableRef {
     changes: Mutex<Vec<Change>>,
     /// Rows that its only commit has spilled.
     spilled: OnceLock<Arc<SpilledWrites>>,
-    /// Changes of row counts by its commits; `None` where one of them does not know.
+    /// Changes of trees' row counts by its commits; `None` where one of the commits does not know
+    /// its change.
     rows: Mutex<BTreeMap<TreeId, Option<i64>>>,
 }
 
@@ -101,7 +103,7 @@ impl MemtableRef {
         self.log_from.store(position.0, Ordering::Release);
     }
 
-    /// Notes the catalog changes of one of its commits. Called before that commit is inserted, so
+    /// Records the catalog changes of one of its commits. Called before that commit is inserted, so
     /// before the memtable can be applied.
     pub fn note(&self, changes: &[Change]) {
         if let Some(spilled) = changes.iter().find_map(Change::spilled) {
@@ -123,7 +125,7 @@ impl MemtableRef {
         }
     }
 
-    /// Change of a tree's row count by its commits, if all of them know.
+    /// Change of a tree's row count by its commits, if it is known for all of them.
     pub fn rows(&self, tree: TreeId) -> Option<i64> {
         self.rows.lock().unwrap().get(&tree).copied().unwrap_or(Some(0))
     }
@@ -175,7 +177,8 @@ impl MemtableRef {
         self.blobs.lock().unwrap().extend(blobs.iter().cloned());
     }
 
-    /// Seals the interval; only the sequencer calls this, inside its critical section.
+    /// Sets the last commit, which freezes the memtable. Only the sequencer calls this, inside its
+    /// critical section.
     pub fn freeze(&self, last: Seqno) {
         self.last.store(last.0, Ordering::Release);
     }
@@ -241,7 +244,7 @@ pub(crate) struct Versions {
     store: Arc<Store>,
 }
 
-/// A pin on one version's pages while it lives.
+/// A pin on one version's pages for as long as the version exists.
 #[derive(Debug)]
 struct Pin {
     publish: VersionNumber,
@@ -304,8 +307,8 @@ impl Versions {
         }
     }
 
-    /// Puts a new active memtable in front. Called inside the sequencer's critical section, before
-    /// any commit can go to the new one.
+    /// Adds a new active memtable in front of the others. Called inside the sequencer's critical
+    /// section, before any commit can go to the new one.
     pub fn freeze(&self, active: Arc<MemtableRef>) {
         let _swap = self.swap.lock().unwrap();
         let old = self.current.load_full();
@@ -348,7 +351,7 @@ impl Versions {
     }
 
     /// Publishes changed roots. If `applied` is given, it is the oldest frozen memtable, whose
-    /// commits are in the roots now: it leaves the list in the same swap (Rule: I9).
+    /// commits are in the roots now: it is removed from the list in the same swap (Rule: I9).
     pub fn publish(
         &self,
         publish: VersionNumber,

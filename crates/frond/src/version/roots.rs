@@ -6,7 +6,7 @@
 //! it must write by comparing stretches, and then the groups of those that differ.
 //!
 //! Invariants
-//! 1. A group is that of `store::group_of`: a page of the root directory holds one group.
+//! 1. Groups are those of `store::group_of`: a page of the root directory holds one group.
 //! 2. There is no empty group and no empty stretch.
 //! 3. What is shared never changes: the same group, or stretch, means the same roots.
 //!
@@ -96,8 +96,8 @@ impl Roots {
         self.groups().flat_map(|(_, group)| group.iter())
     }
 
-    /// Roots that are nodes, ids ascending; the others have no buffers. Costs a look at each group,
-    /// not at each root.
+    /// Roots that are nodes, ids ascending; the others have no buffers. Visits each group, not each
+    /// root.
     pub fn nodes(&self) -> impl Iterator<Item = (&TreeId, &Arc<TreeRoot>)> {
         let groups = self.groups().filter(|(_, group)| group.nodes > 0);
         groups.flat_map(|(_, group)| group.iter()).filter(|(_, root)| root.is_node())

@@ -21,8 +21,8 @@ fn everything(db: &Db) -> All {
 }
 
 /// A table, its index, and a new tree, filled in one commit with a crash at every call: either all
-/// of it is there or nothing, and what existed before goes on unchanged. Promises: P1, P2, P4, P7.
-/// Rules: I11, I35.
+/// of it is there or nothing, and everything that existed before is unchanged. Promises: P1, P2,
+/// P4, P7. Rules: I11, I35.
 #[test]
 fn a_crashed_load_has_filled_all_trees_or_none() {
     let (mut points, mut tried, mut between) = (0, 0, 0);

@@ -87,8 +87,8 @@ fn assert_clean(db: &Db) {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Rules: I35, I43. All that the tree was created with stays, as of the end of the load; its old
-/// handles become invalid.
+/// Rules: I35, I43. The filled tree keeps all options and counters of the empty one, as of the end
+/// of the load; old handles become invalid.
 #[test]
 fn a_filled_tree_keeps_the_options_and_counters_of_the_empty_one() {
     let (dir, db) = store();
@@ -260,7 +260,7 @@ fn a_refused_load_leaves_nothing() {
         tree.delete(b"k").unwrap();
     }
 
-    // Gone by then.
+    // The tree is gone when the load ends.
     let mut taken = Vec::new();
     for by in 0..3 {
         let tree = create(&db, "gone");

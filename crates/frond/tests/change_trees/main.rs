@@ -350,7 +350,8 @@ fn a_change_waits_for_transactions_with_rows_of_its_trees() {
         matches!(&late, Error::Step { step: 2, error } if matches!(&**error, Error::LockTimeout { .. }))
     );
     assert_eq!((late.kind(), late.tree()), (ErrorKind::Retry, Some("b")));
-    // Renames do not wait, and rows go to the tree for which they were meant.
+    // Renames do not wait, and later writes of a transaction go to the tree that it had opened,
+    // under its new name.
     db.change_trees().swap("a", "b").commit().unwrap();
     change.lock_timeout(None);
     thread::scope(|scope| {
@@ -380,8 +381,8 @@ fn a_change_waits_for_transactions_with_rows_of_its_trees() {
     db.close().unwrap();
 }
 
-/// In a deadlock, the change gives way: the transaction in the cycle goes on, and the change comes
-/// after it.
+/// In a deadlock, the change is the victim: the transaction in the cycle continues, and the change
+/// is made after it.
 #[test]
 fn a_change_never_aborts_a_transaction() {
     let (_dir, db) = store();

@@ -2,8 +2,8 @@
 
 use frond::{Batch, Db, stats::TreeSizes};
 
-/// Asserts that both are equal at a moment without changes; background work may go on. Returns the
-/// sizes, and the uncompressed bytes of all rows in leaves.
+/// Asserts that both are equal at a moment without changes; background work may continue. Returns
+/// the sizes, and the uncompressed bytes of all rows in leaves.
 pub fn expect(db: &Db, name: &str) -> (TreeSizes, u64) {
     let tree = db.open_tree(name).unwrap();
     let (sizes, shape, columns) = loop {

@@ -1,5 +1,5 @@
-//! Memory that a thread takes while it does something: an allocator that counts by thread, for
-//! tests that run in parallel.
+//! An allocator that counts memory by thread, for tests that run in parallel: it measures the peak
+//! of one thread's memory.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

@@ -2,8 +2,8 @@
 //! Promise: P20, P15.
 //!
 //! Trees are generated at random and their leaves built as the engine does it. Then the result is
-//! corrupted again and again, as bytes and by meaning. Whatever it is then, reading it gives rows
-//! or an error with its location, within the memory that its lengths account for. `FROND_EFFORT`
+//! corrupted again and again, as bytes and by meaning. Whatever the result, reading it returns rows
+//! or an error with its location, within the memory that its lengths allow. `FROND_EFFORT`
 //! multiplies the corruptions; a failure prints the seed of its tree.
 
 mod corrupt;

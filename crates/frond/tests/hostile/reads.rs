@@ -1,6 +1,6 @@
 //! All reads of a block. A block that passed the check answers all of them, and the same each time;
-//! one that did not gives rows or errors. Nothing takes more memory than the block's rows and
-//! columns account for.
+//! one that did not gives rows or errors. No read takes more memory than the block's rows and
+//! columns allow.
 
 use std::collections::BTreeMap;
 

@@ -201,7 +201,7 @@ fn look(dir: &Path, level: Durability, decides: bool) -> usize {
         let is_there_now = is_there(&trees, writer, number);
         known += usize::from(its.is_some());
         match step {
-            // The ledger does not tell whether the next step was made.
+            // The ledger does not show whether the next step was made.
             Step::Begins => assert!(!is_there_now, "{writer}/{number}: nobody decided it"),
             Step::Prepared => {
                 assert!(its.is_some() && !is_there_now, "{writer}/{number} was prepared: {its:?}");
@@ -291,7 +291,7 @@ fn round(dir: &Path, level: &str, stands: Step) -> usize {
     prepared
 }
 
-/// True if the first writer stands at this transaction, and others went on meanwhile.
+/// True if the first writer stands at this transaction, and others continued meanwhile.
 fn stood(dir: &Path, number: u64) -> bool {
     let before: Vec<u64> = (1..COMMITTERS).map(|writer| last_step(dir, writer).0).collect();
     std::thread::sleep(Duration::from_millis(15));

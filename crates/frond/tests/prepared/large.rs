@@ -215,7 +215,7 @@ fn prepare_releases_what_savepoints_rolled_back() {
 }
 
 /// A waiter for a row that a rollback to a savepoint released, in memory or spilled, gets it once
-/// the rest is prepared; a waiter for a row that is written goes on waiting. Rule: I54.
+/// the rest is prepared; a waiter for a row that is written keeps waiting. Rule: I54.
 #[test]
 fn prepare_grants_rows_rolled_back_to_a_savepoint_to_waiters() {
     let dir = tempfile::tempdir().unwrap();

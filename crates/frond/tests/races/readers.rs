@@ -47,7 +47,7 @@ fn seen(db: &Db, tree: &Tree, round: u64) -> Result<Vec<usize>> {
             thread::yield_now();
             let many = snapshot.get_many(tree, &every)?.iter().flatten().count();
             let got = snapshot.get(tree, &[7])?.is_some();
-            // A snapshot that has shown a tree goes on showing it, however long it lasts.
+            // A snapshot that has shown a tree continues to show it, however long it lasts.
             thread::sleep(std::time::Duration::from_millis(2));
             vec![scanned, many, one(got), keys(&snapshot, tree).unwrap().len()]
         }

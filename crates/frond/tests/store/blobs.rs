@@ -411,7 +411,8 @@ fn long_values_survive_power_failure() {
     }
 }
 
-/// A flipped byte is an error of that value alone, and the check tells where. Promises: P9, P10.
+/// A flipped byte is an error of that value alone, and the check reports the place. Promises: P9,
+/// P10.
 #[test]
 fn damage_in_a_long_value_is_an_error_of_that_value() {
     let dir = tempfile::tempdir().unwrap();

@@ -326,8 +326,8 @@ fn a_kept_log_is_freed_on_a_full_disk() {
     db.close().unwrap();
 }
 
-/// Damage in the middle of the log: the feed returns everything before it, then a permanent
-/// error, and leaves no gap. The store goes on.
+/// Damage in the middle of the log: the feed returns everything before it, then a permanent error,
+/// and leaves no gap. The store continues.
 #[test]
 fn a_feed_stops_at_damage_without_a_gap() {
     let dir = tempfile::tempdir().unwrap();

@@ -101,7 +101,7 @@ fn live(dir: &Path, size_class: SizeClass, model: &mut Rows) -> (Rows, u64) {
     (found, columns.bytes)
 }
 
-/// The superblock tells a reader without dictionaries that it needs them. Promise: P22.
+/// The superblock shows a reader without support for dictionaries that it needs them. Promise: P22.
 #[test]
 fn stores_with_and_without_dictionaries_have_the_same_rows() {
     let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());

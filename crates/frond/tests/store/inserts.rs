@@ -222,7 +222,7 @@ fn a_non_unique_tree_refuses_inserts_at_once() {
     }
 }
 
-/// A refused insert in a transaction does nothing, and the transaction goes on.
+/// A refused insert in a transaction does nothing, and the transaction continues.
 #[test]
 fn a_transaction_checks_inserts_in_its_own_order() {
     let (db, tree) = store();

@@ -170,7 +170,7 @@ fn a_surviving_operand_has_its_operator_in_the_catalog() {
 }
 
 /// Operands over operands, of all kinds and lengths: the row is what its operands make of it, the
-/// store goes on, and a chain of operands without a base value stays short.
+/// store continues, and a chain of operands without a base value stays short.
 #[test]
 fn chains_of_operands_are_bounded() {
     let vfs = SimVfs::new();

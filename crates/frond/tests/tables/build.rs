@@ -106,7 +106,7 @@ fn an_index_build_waits_for_earlier_writers() {
     }
 }
 
-/// A transaction that has changes in a queue keeps the round from ending, and goes on in the next
+/// A transaction that has changes in a queue keeps the round from ending, and continues in the next
 /// queue.
 #[test]
 fn a_transaction_may_write_to_several_build_queues() {

@@ -93,7 +93,7 @@ fn a_statement_that_changed_rows_deletes_their_current_entries() {
     }
 }
 
-/// A call that fails has deleted nothing, and the transaction goes on.
+/// A call that fails has deleted nothing, and the transaction continues.
 #[test]
 fn a_range_with_a_locked_row_is_not_deleted() {
     let (_dir, db, table) = many(600);

@@ -47,7 +47,7 @@ fn a_row_for_which_a_function_fails_is_not_written() {
     assert_eq!(table.get(&txn, "1").unwrap(), None);
     table.insert(&txn, "1", &good).unwrap();
     assert!(is_of_function(table.update(&txn, "1", "no tuple")));
-    // The transaction goes on.
+    // The transaction continues.
     assert_eq!(table.get(&txn, "1").unwrap(), Some(good));
     txn.commit().unwrap();
     assert_consistent(&db, &table);

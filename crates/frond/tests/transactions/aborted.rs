@@ -36,7 +36,7 @@ fn a_full_disk_ends_a_closure_with_an_error() {
             let outcome = db.transact(|txn| {
                 runs += 1;
                 assert!(runs < 3, "run again and again");
-                // The disk fills up while the transaction goes on.
+                // The disk fills up while the transaction continues.
                 vfs.set_capacity(Some(vfs.allocated_bytes()));
                 txn.delete(&tree, b"row")?;
                 for row in 0..40_000u32 {

@@ -1,4 +1,5 @@
-//! Puts that are commits of their own, and changes of the lock timeout while a transaction goes on.
+//! Puts that are commits of their own, and changes of the lock timeout while a transaction
+//! continues.
 
 use super::*;
 use frond::Duplicate;

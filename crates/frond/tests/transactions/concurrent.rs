@@ -6,8 +6,8 @@ use frond_testkit::effort;
 
 use super::*;
 
-/// G0, and P4 by a locking read: the second waits, and goes on from what the first has committed; a
-/// snapshot transaction that has read before conflicts.
+/// G0, and P4 by a locking read: the second waits, and continues from what the first has committed;
+/// a snapshot transaction that has read before conflicts.
 #[test]
 fn writers_of_one_row_wait_for_each_other() {
     for isolation in LEVELS {
@@ -374,8 +374,8 @@ fn large_batches_and_large_transactions_do_not_deadlock() {
 }
 
 /// A transaction with a shared tree lock keeps writers out, one with an exclusive lock also locking
-/// reads; plain reads go on. Batches count as writers. Whatever is rolled back, the lock is held to
-/// the end. Rule: I52.
+/// reads; plain reads continue. Batches count as writers. Whatever is rolled back, the lock is held
+/// to the end. Rule: I52.
 #[test]
 fn tree_locks_exclude_writers_or_all_locking_reads() {
     let store = store(false);

@@ -411,8 +411,8 @@ fn write_pieces(txn: &Txn, tree: &Tree) {
 /// Enough rows for some four pieces: so few that pieces of operands are merged with them.
 const FEW: u32 = 800;
 
-/// An interrupt ends a merge of pieces where it is; the call is undone, and the transaction goes
-/// on. Rule: I53.
+/// An interrupt ends a merge of pieces where it is; the call is undone, and the transaction
+/// continues. Rule: I53.
 #[test]
 fn an_interrupt_stops_a_call_that_merges_spilled_pieces() {
     let (store, interrupts) = interrupting();

@@ -377,7 +377,7 @@ fn spilled_rows_stay_locked_without_lock_entries() {
     assert!(matches!(cursor.next(), Err(Error::LockBusy { .. })));
     drop(cursor);
     drop(locker);
-    // A waiter for the row goes on when the transaction is over, and sees what it has done.
+    // A waiter for the row continues when the transaction is over, and sees what it has done.
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let key = 17u32.to_be_bytes();

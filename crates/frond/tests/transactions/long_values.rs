@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The reference of a long value tells whether it has changed since the snapshot (Rule: I27).
+/// The reference of a long value shows whether it has changed since the snapshot (Rule: I27).
 #[test]
 fn conflict_checks_do_not_read_long_values() {
     let store = store(true);

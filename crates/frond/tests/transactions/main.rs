@@ -1,7 +1,7 @@
 //! Tests of transactions through the public API: what they see of each other and of batches, how
 //! they end, and that nothing is lost between concurrent ones.
 //!
-//! Sessions that wait are threads; a test goes on once the store reports that they wait.
+//! Sessions that wait are threads; a test continues once the store reports that they wait.
 
 mod aborted;
 mod absent_keys;

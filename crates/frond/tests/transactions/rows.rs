@@ -361,7 +361,7 @@ fn a_locking_read_of_an_absent_key_blocks_only_its_insertion() {
                     db.commit(&mut batch)
                 });
                 store.until_waiting(1);
-                // The transaction that locked the key goes on to insert it.
+                // The transaction that locked the key then inserts it.
                 reader.insert(tree, b"15", b"first").unwrap();
                 reader.commit().unwrap();
                 let late = batch.join().unwrap();

@@ -268,7 +268,7 @@ fn repeated_locking_scans_return_the_same_count() {
     store.is_idle();
 }
 
-/// A row has its own lock: its holder goes on although a scan waiting for it locked the gap.
+/// A row has its own lock: its holder continues although a scan waiting for it locked the gap.
 #[test]
 fn a_row_lock_holder_writes_its_row_within_a_locked_gap() {
     for isolation in GAPPED {

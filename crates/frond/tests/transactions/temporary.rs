@@ -241,7 +241,7 @@ fn one_transaction_at_a_time_writes_a_temporary_tree() {
     txn.commit().unwrap();
 }
 
-/// A session may go on in another thread, whose transactions reach the store through another
+/// A session may continue in another thread, whose transactions reach the store through another
 /// handle.
 #[test]
 fn transactions_of_any_thread_write_a_temporary_tree() {

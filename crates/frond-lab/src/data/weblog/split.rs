@@ -4,8 +4,8 @@
 //! Invariants
 //! 1. Every choice is in zlib's favour: columns are in pieces many times its window, without
 //!    headers and row numbers; integers are as short as possible; times are steps from row to row;
-//!    and rows are in the order of arrival. What follows from other columns (`log_id`, `end_ts`) is
-//!    left out, and so is `error_code`, which is nearly always 0.
+//!    and rows are in the order of arrival. Columns that can be computed from others (`log_id`,
+//!    `end_ts`) are left out, and so is `error_code`, which is nearly always 0.
 //! 2. Memory is bounded: one piece of rows, whatever their number.
 
 use std::io::{self, Write};

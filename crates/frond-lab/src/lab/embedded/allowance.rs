@@ -1,7 +1,7 @@
-//! Verifies that embedded stores stay within the memory that they were given.
+//! Verifies that embedded stores stay within their memory limit.
 //!
-//! A store shares its process with the clients. What these take is measured by the null target: the
-//! peak of a cell's process minus that of the null target's process is the store's own.
+//! A store shares its process with the clients. The memory of the clients is measured with the null
+//! target: the peak of a cell's process minus that of the null target's process is the store's own.
 
 use std::collections::BTreeMap;
 

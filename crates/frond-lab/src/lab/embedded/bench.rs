@@ -121,8 +121,8 @@ impl<'t> Bench<'t> {
         Space::whole(&self.dir)
     }
 
-    /// Runs a step. Each client runs `body`, which returns when `Worker::go_on` is false or all is
-    /// done.
+    /// Runs a step. Each client runs `body`, which returns when `Worker::go_on` returns false or
+    /// all work is done.
     ///
     /// # Errors
     /// The first error of a client.

@@ -8,7 +8,7 @@ use crate::lab::results::{CellKey, CellResult};
 pub const NULL: &str = "null";
 /// Metrics that include the CPU of the clients.
 const WITH_CLIENTS: [&str; 3] = ["cpu_us_op", "cpu_fg_us_op", "cpu_us_op_rested"];
-/// CPU of the clients' threads. On the null target all of it is their own.
+/// CPU of the clients' threads. On the null target, all of it is the clients' own work.
 pub const OF_CLIENTS: &str = "cpu_fg_us_op";
 /// Metric that shows what was subtracted.
 const SHOWN: &str = "client_cpu_us_op";

@@ -1,5 +1,5 @@
-//! The environment of a run: the conditions needed to interpret its results, and a hash of what
-//! must be equal for results to be comparable.
+//! The environment of a run: the conditions needed to interpret its results, and a hash of the
+//! properties that must be equal for results to be comparable.
 
 use std::fs;
 use std::path::Path;
@@ -167,9 +167,9 @@ fn processor() -> (String, usize) {
     }
 }
 
-/// A short hash of what must be equal for results to be comparable: CPU model, cores, memory in
-/// GiB, kernel release, the device's model and size class, and the file system. It is the same for
-/// all runs on one machine, and for machines of identical configuration.
+/// A short hash of the properties that must be equal for results to be comparable: CPU model,
+/// cores, memory in GiB, kernel release, the device's model and size class, and the file system. It
+/// is the same for all runs on one machine, and for machines of identical configuration.
 pub fn machine(dir: &Path) -> Result<String> {
     let volume = Volume::of(dir)?;
     let (cpu, cores) = processor();

@@ -216,8 +216,8 @@ impl<'a> Group<'a> {
         format!("{}, {}, {}{memory}, seed {}", key.size, key.class, key.durability, key.seed)
     }
 
-    /// Part of a file name that tells the group from most others of its machine. Memory and seed
-    /// are not in it.
+    /// Part of a file name that distinguishes the group from most others of its machine. Memory and
+    /// seed are not in it.
     pub fn slug(&self) -> String {
         let key = &self.key;
         let parts =

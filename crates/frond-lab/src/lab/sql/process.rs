@@ -21,7 +21,7 @@ use crate::targets::{Failure, Result};
 /// Maximum time to start, and to stop.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Interval between two looks at whether a server has started or ended.
+/// Interval between two checks of whether a server has started or ended.
 const POLL: Duration = Duration::from_millis(10);
 
 /// Name of the socket, below a server's own directory.

@@ -89,7 +89,7 @@ impl Workload for Sweep {
     }
 }
 
-/// Notes how far the rate of the last step is from that of the step that it repeats: the machine,
+/// Records how far the rate of the last step is from that of the step that it repeats: the machine,
 /// or the table, has changed meanwhile.
 fn note_drift(steps: &mut [StepResult]) {
     let Some((last, before)) = steps.split_last_mut() else { return };

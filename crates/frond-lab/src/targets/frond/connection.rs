@@ -9,7 +9,7 @@ use frond::{Batch, Db, Error, ErrorKind, Tree, Txn, TxnOptions};
 use super::super::{Attempt, Begin, Connection, Direction, Failure, Result, Stop, Visit};
 use crate::schema::Keyspace;
 
-/// What has been started.
+/// What the client has started: a batch or a transaction.
 #[allow(clippy::large_enum_variant)] // there is one for each client
 enum Open {
     Nothing,

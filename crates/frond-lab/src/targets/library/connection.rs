@@ -6,7 +6,7 @@ use super::super::{Attempt, Begin, Connection, Direction, Failure, Result, Stop,
 use super::ffi::{Held, Refusal, Store, Transaction, WriteBatch};
 use crate::schema::Keyspace;
 
-/// What has been started.
+/// What the client has started: a batch or a transaction.
 enum Open<'a> {
     Nothing,
     Batch,

@@ -361,7 +361,7 @@ impl Store {
         self.trees.get(tree).map(|tree| tree.as_ptr().cast_const()).ok_or_else(none)
     }
 
-    /// Writes out what waits in memory.
+    /// Writes out everything that is only in memory.
     pub fn checkpoint(&self) -> Called<()> {
         // SAFETY: see above the impl.
         called(|error| unsafe { (self.api.frond_checkpoint)(self.db.as_ptr(), error) }).map(drop)

@@ -1,5 +1,5 @@
-//! Tiny bounds (P1, P5, P9): each is reached, what is refused leaves nothing behind, and everything
-//! acknowledged is there after the store was reopened with the same bounds.
+//! Tiny bounds (P1, P5, P9): each is reached, refused calls leave nothing behind, and everything
+//! acknowledged is there after the store is reopened with the same bounds.
 //!
 //! One workload does everything that can meet a bound ([`steps`]), with lengths around each tiny
 //! one, and keeps a ledger of what was acknowledged. A call that is refused must be refused by a
@@ -33,7 +33,7 @@ use steps::Longest;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a run met.
+/// Counts of what happened in a run.
 #[derive(Clone, Debug, Default)]
 pub struct LimitReport {
     /// Calls that change something.

@@ -1,5 +1,6 @@
-//! Prepared transactions: the transaction that prepared them commits them, with an ordered commit
-//! or without; or another thread does; or a restart finds them, and they are decided then.
+//! Prepared transactions, and the ways in which they are committed or rolled back: by the thread
+//! that prepared them, with an ordered commit or without; by another thread; or after a restart
+//! that finds them.
 //!
 //! At a level where a prepare is durable when it returns, the store cannot lose one: a transaction
 //! that it lists after a restart is in doubt, and one that it does not list was decided as last
@@ -136,7 +137,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Notes that a decision has failed. If the store has stopped, the transaction waits for the
+    /// Records that a decision has failed. If the store has stopped, the transaction waits for the
     /// next opening; otherwise nothing was done.
     fn in_doubt(&self, xid: &Xid, went: Result<()>) -> Result<()> {
         let is_refused =

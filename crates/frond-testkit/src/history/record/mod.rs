@@ -121,7 +121,7 @@ impl Recorder {
         self.moments.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Notes that the store is open again.
+    /// Records that the store is open again.
     pub fn restarted(&self) {
         let moment = self.moment();
         self.history().restarts.push(moment);

@@ -1,4 +1,4 @@
-//! Registers that are rows with indexes: what a handler of a server does with a table.
+//! Registers that are rows with indexes, written as the handler of a server writes a table.
 //!
 //! A row is a number and a slot. A plain index has its key and number, a unique one its slot. The
 //! rows of a group of keys have few slots, so that they conflict. To the checker each is one

@@ -1,7 +1,7 @@
 //! Scripts that wear trees down. Rows are appended, so that nodes on the right edge have a single
 //! child just after a split. Whole stretches of rows are deleted, one by one and by ranges, at the
-//! right edge, at the left one and in between, and come back. Deletes get to the leaves in every
-//! possible way: applied, rebalanced, drained by an idle store.
+//! right edge, at the left one and in between, and are inserted again. Deletes get to the leaves in
+//! every possible way: applied, rebalanced, drained by an idle store.
 
 use super::super::{Key, Op, Value, Write};
 use crate::Dice;

@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Generator<'_> {
-    /// A call of one of four transactions; if that has not begun, its begin.
+    /// A call of one of four transactions, or the call that begins it if it has not begun.
     pub(super) fn txn(&mut self) -> Op {
         let slot = self.dice.below(4) as u8;
         if let Some(call) = self.in_hand(slot) {

@@ -120,12 +120,12 @@ impl ColumnarBuilder {
         std::mem::take(&mut self.writer.chunks)
     }
 
-    /// How often a column was measured again so far.
+    /// How often all encodings of a column were measured again so far.
     pub fn columns_measured(&self) -> u64 {
         self.writer.measured
     }
 
-    /// How columns are best encoded, as far as it was learned.
+    /// The best encodings of columns learned so far.
     pub fn plans(&self) -> &Plans {
         &self.plans
     }

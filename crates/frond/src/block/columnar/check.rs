@@ -34,10 +34,10 @@ struct Seen<'c> {
     referring_columns: usize,
 }
 
-/// Checks order, lengths, tags, and that every column fits its place. Takes 26 bytes per row, and
-/// for the longest string column and for a codec's chunk twice the length of the rows and their
-/// placeholders each; with references as much again, plus once for each of four targets. What
-/// codecs decode stays in `chunks`, which must be empty.
+/// Checks order, lengths, tags, and that every column fits its place. Memory: 26 bytes per row;
+/// twice the length of the rows and their placeholders for the longest string column, and as much
+/// for a codec's chunk; with references, twice that length once more, plus once for each of four
+/// targets. What codecs decode stays in `chunks`, which must be empty.
 pub fn check_into(columnar: &ColumnarBlock<'_>, chunks: &mut Chunks) -> Result<(), BadBlock> {
     if columnar.raw_bytes() > BLOCK_RAW_BYTES_MAX {
         return Err(TOO_LONG);

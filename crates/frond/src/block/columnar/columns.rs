@@ -29,7 +29,7 @@ const INTEGER_BYTES_MAX: u16 = 32;
 /// What a column holds of each row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Holds {
-    /// So many bytes, 1 to 8, as a big-endian number; and whether it is a float.
+    /// A big-endian number of this many bytes, 1 to 8; and the type of float, if it is one.
     Word(u8, Option<Float>),
     /// A field as it is.
     String(Part),
@@ -66,7 +66,7 @@ pub struct Columns {
     /// A hash of the layouts: columns of different layouts have different hashes.
     stamp: u64,
     pub(super) key: Side,
-    /// For keys that do not fit.
+    /// The single column of keys that do not fit their layout.
     pub(super) whole_key: Side,
     pub(super) value: Side,
 }

@@ -1,8 +1,8 @@
-//! Word columns stored as the difference to another column: an end next to its begin, a change next
-//! to a creation.
+//! Word columns stored as the difference to another column, such as an end time as the difference
+//! to the start time, or a time of change to the time of creation.
 //!
-//! Two times that each take forty bits with a line of their own are seconds apart. The difference
-//! takes only the bits of the seconds, and one more read.
+//! Two times of a row may each need forty bits in a column of their own, but be only seconds apart.
+//! The difference takes only the bits of those seconds, and costs one more read.
 //!
 //! ```text
 //! difference = 71 | number of the other column in the directory u16 | differences, integers
@@ -61,8 +61,8 @@ impl<'a> ColumnarBlock<'a> {
     }
 
     /// Opens an integer column of a key for a search among these rows, which are equal in all
-    /// previous columns. Nothing proves that the column is complete: what is missing reads as some
-    /// number.
+    /// previous columns. It is not checked that the column is complete: a missing value reads as
+    /// some number.
     #[inline]
     pub(super) fn searched(
         &self,
@@ -72,7 +72,8 @@ impl<'a> ColumnarBlock<'a> {
         Searched::open(self, at, rows)
     }
 
-    /// Row `row` of integer column `at` of the directory, without such a proof either.
+    /// Row `row` of integer column `at` of the directory. It is not checked that the column is
+    /// complete.
     #[inline]
     pub(super) fn int(&self, at: usize, row: usize) -> Result<u64, BadBlock> {
         let bytes = self.bytes(at)?;
@@ -214,7 +215,7 @@ impl<'a> Searched<'a> {
     fn around(&self, rows: Range<usize>, other: u64, word: u64) -> Range<usize> {
         let is_below = |row: usize| self.ints.get(row).wrapping_add(other) < other;
         let wants_below = word < other;
-        // Usually all are on one side.
+        // Usually all rows are on one side.
         let outermost = if wants_below { rows.end.saturating_sub(1) } else { rows.start };
         if rows.is_empty() || is_below(outermost) == wants_below {
             return rows;
@@ -280,10 +281,9 @@ pub(super) fn head_bytes(line: Line) -> usize {
 }
 
 /// A column of the block being built to which later ones may be stored as differences.
-/// Its number among all columns of the tree, and in this block's directory.
 #[derive(Debug)]
 pub(super) struct Earlier {
-    /// The number among all columns of the tree, and in this block's directory.
+    /// Its number among all columns of the tree; `at` is its position in this block's directory.
     pub number: usize,
     pub at: u16,
     pub words: Vec<u64>,

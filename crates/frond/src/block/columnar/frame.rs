@@ -1,4 +1,4 @@
-//! The places of the columns of a columnar block.
+//! The frame of a columnar block: its header, and the places of its columns.
 //!
 //! A block is parsed at every lookup, so parsing reads only its eight header bytes and the end of
 //! the last column: the starts of the others are read when they are wanted. How a column that may
@@ -95,7 +95,7 @@ impl<'a> ColumnarBlock<'a> {
         Self { meter, ..self }
     }
 
-    /// The meter that is notified of them.
+    /// The meter that is notified of decoded chunks.
     pub(super) fn meter(&self) -> Option<&'a dyn DecodeMeter> {
         self.meter
     }
@@ -234,8 +234,8 @@ impl<'a> ColumnarBlock<'a> {
         }
     }
 
-    /// Most bytes that this many string columns have together: those of the rows, and the
-    /// placeholders.
+    /// Maximum number of bytes that this many string columns have together: those of the rows, and
+    /// the placeholders.
     #[inline]
     pub(super) fn bytes_max(&self, columns: usize) -> usize {
         let fillers = (FILLER_BYTES_MAX * columns * self.rows()).min(FILLERS_BYTES_MAX);
@@ -245,7 +245,7 @@ impl<'a> ColumnarBlock<'a> {
     fn model(&self, at: usize) -> Option<&'a StringModel> {
         let key = self.key_side().columns.len();
         let number = match at.checked_sub(1)? {
-            // Keys that do not fit have nothing in common with the column they would have been in.
+            // The model of key columns does not apply to keys that do not fit their layout.
             number if number < key => (!self.has_whole_keys()).then_some(number)?,
             _ if Some(at) == self.others_at() => self.columns.count() - 1,
             number => self.columns.key.columns.len() + number - key,

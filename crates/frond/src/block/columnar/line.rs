@@ -1,11 +1,11 @@
 //! Linear relations between two columns: one grows by a fixed amount when the other grows by one.
 //!
-//! Ids are assigned as time passes: in an index with times in no order, the id of a row is its time
-//! multiplied by a factor, plus little more.
+//! Ids are assigned as time passes. So even in an index whose rows are not in the order of time,
+//! the id of a row is about its time multiplied by a factor.
 //!
 //! Invariants
-//! 1. A line is a function of one word, modulo 2^64, for any header: exactly what is subtracted
-//!    from a column when it is written is added when it is read.
+//! 1. A line is a function of one word, modulo 2^64, for any header: the same value that is
+//!    subtracted from a column when it is written is added when it is read.
 //!
 //! Threads: all.
 
@@ -65,8 +65,8 @@ impl Line {
         let half = 1i128 << (FRACTION_BITS - 1);
         let whole = i64::try_from((fixed + half) >> FRACTION_BITS).ok()?;
         let whole = Self { origin: first, slope: whole, shift: 0 };
-        // As much of the fraction as fits: the product of the largest distance and the slope must
-        // not exceed 63 bits.
+        // The shift keeps as much of the fraction as fits: the product of the largest distance and
+        // the slope must not exceed 63 bits.
         let fits = |shift: &u8| {
             let slope = fixed.unsigned_abs() >> (FRACTION_BITS - shift);
             slope.checked_mul((last - first).into()).is_some_and(|most| most < 1 << 62)
@@ -85,7 +85,8 @@ impl Line {
         }
     }
 
-    /// The distance of these pairs' words from the line, without an eighth at each end.
+    /// The range of the distances of these pairs' words from the line, ignoring the highest and the
+    /// lowest eighth.
     pub fn spread(self, pairs: &[(u64, u64)]) -> u64 {
         let mut rests = [0i64; PAIRS_MAX];
         let mut count = 0;

@@ -243,7 +243,7 @@ impl Lines {
     }
 }
 
-/// Writes eight bytes; those beyond the column are overwritten later.
+/// Writes eight bytes; the bytes beyond the column's place are overwritten later.
 #[inline(always)]
 fn put_eight(line: &mut [u8], at: usize, eight: [u8; 8]) {
     if let Some(to) = line.get_mut(at..).and_then(|to| to.first_chunk_mut::<8>()) {
@@ -251,8 +251,8 @@ fn put_eight(line: &mut [u8], at: usize, eight: [u8; 8]) {
     }
 }
 
-/// Decodes values of column `at` from row `first` on. A single value, as a seek needs, is read
-/// without a proof that the column is complete.
+/// Decodes values of column `at` from row `first` on. A single value, as a seek needs it, is read
+/// without checking that the column is complete.
 #[inline]
 pub(super) fn decode(
     columnar: &ColumnarBlock<'_>,

@@ -1,10 +1,10 @@
-//! Columnar blocks: rows stored by field, behind the interface of any block of a run.
+//! Columnar blocks: rows stored field by field, with the same interface as row blocks.
 //!
-//! The layouts of a tree say what its keys and values are made of; a columnar block stores each
+//! The layouts of a tree describe the fields of its keys and values; a columnar block stores each
 //! field of all its rows as a [column](mod@super::encoding). A search proceeds from key column to
 //! key column, each within the rows left over by the previous one; a point read takes one row from
-//! the columns that were asked for; a scan decodes a few hundred rows at a time. Nothing needs to
-//! be decompressed first.
+//! the requested columns; a scan decodes a few hundred rows at a time. Nothing needs to be
+//! decompressed first.
 //!
 //! ```text
 //! block    version u8 | flags u8 | rows u16 | raw bytes u32 |
@@ -26,7 +26,7 @@
 //! | `spare.rs` | memory that is passed from one vector to the next |
 //! | `rows.rs` | a position in a block |
 //! | `check.rs` | checking a whole block |
-//! | `unpack.rs` | unpacked blocks: faster to read, for a cache that has room |
+//! | `unpack.rs` | unpacked blocks: faster to read, for a cache with free space |
 //! | `weigh.rs` | the size of each column |
 //! | `builder.rs`, `pushed_rows.rs` | rows in, block out; rows as pushed, and the ends of their columns |
 //! | `writer.rs` | choosing each column's encoding, from block to block |
@@ -35,13 +35,13 @@
 //! Invariants
 //! 1. A columnar block returns the rows that were pushed, byte for byte, whether they fit the
 //!    layouts or not, and answers every search as memcmp of whole keys does.
-//! 2. Any bytes give rows or [`BadBlock`](super::BadBlock), never a panic, no endless loop, and no
-//!    more memory than rows and columns allow. A block that passed [`check()`] is read without an
-//!    error.
+//! 2. Arbitrary bytes yield rows or [`BadBlock`](super::BadBlock), never a panic, no endless loop,
+//!    and no more memory than rows and columns allow. A block that passed [`check()`] is read
+//!    without an error.
 //! 3. If keys do not fit their layout, the block loses its key columns, not its rows: all its keys
 //!    are then one prefix-compressed string column. A value that does not fit is stored with the
 //!    other payloads.
-//! 4. Parsing a block reads its header only; a column is looked at when a row of it is wanted.
+//! 4. Parsing a block reads its header only; a column is parsed only when a row of it is needed.
 //!
 //! Threads: blocks and [`Columns`] are immutable; builders and positions belong to one thread.
 //! Bytes: docs/format.md, "Columnar block". Why: docs/design/012-columnar-blocks.md.

@@ -309,7 +309,7 @@ fn gather<const N: usize>(
     out.extend(rows.map(|row| row.first_chunk().map_or(0, |bytes| word(*bytes))));
 }
 
-/// Appends `count` strings of `bytes` bytes at such distances.
+/// Appends `count` strings of `bytes` bytes, each at distance `apart` from the previous one.
 pub(super) fn strings_apart(
     from: &[u8],
     apart: usize,

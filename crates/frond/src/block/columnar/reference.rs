@@ -16,7 +16,7 @@
 //!    one read of its own, and one in place for each target.
 //! 2. Key columns have no references: they are searched as they are.
 //! 3. Numbers of targets ascend, and a block has at most [`REFERRING_MAX`] columns with references:
-//!    decoding the whole block decodes no column more often than that.
+//!    so decoding a whole block decodes no column more often than that.
 //! 4. The length of decoded strings is bounded as everything decoded is, by
 //!    [`ColumnarBlock::bytes_max`]; with references, and with escaped bytes, they are at most twice
 //!    as long.
@@ -81,7 +81,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Notes the place of the string of column `at`.
+    /// Records the place of the string of column `at`.
     #[inline]
     pub fn note(&mut self, at: usize, range: Range<usize>) {
         if let Some(place) = self.all.get_mut(self.count) {
@@ -338,7 +338,7 @@ fn spell<'a>(
 /// A column of the block being built that a later one may refer to.
 #[derive(Debug)]
 pub(super) struct Candidate {
-    /// The number among all columns of the tree, and in this block's directory.
+    /// Its number among all columns of the tree; `at` is its position in this block's directory.
     pub number: usize,
     pub at: u16,
     /// Bytes that terminate its strings.

@@ -12,10 +12,10 @@ use crate::{coding::put_varint, message::Tag};
 /// Most bytes that are reserved at once for a row, whatever the block says about its length.
 const ROW_RESERVED_MAX: usize = 4096;
 
-/// Returns the tag of `key`, if the block has it, and whether its value is in the columns; the
-/// payload, or of a value in the columns the wanted fields, is put into `payload`. Reads no column
-/// of the value that is not wanted, and no other row. `chunks` holds what codecs have decoded of
-/// the block before, or decode now.
+/// Looks up `key`: returns its tag, if the block has the key, and whether its value is in the
+/// columns. Puts the payload into `payload`; of a value in the columns, only the wanted fields.
+/// Reads no column of the value that is not wanted, and no other row. `chunks` holds what codecs
+/// have decoded of the block before, or decode now.
 pub fn find_selected(
     columnar: &ColumnarBlock<'_>,
     key: &[u8],

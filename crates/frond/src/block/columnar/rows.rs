@@ -1,10 +1,10 @@
 //! A position in a columnar block: seek, row i, next, previous.
 //!
 //! Like [`Rows`](super::super::Rows) it does not hold the block; unlike it, it keeps key and
-//! payload of the current row in its own memory. A jump decodes one row; going on from there
-//! decodes eight, then sixty-four, then a vector, so that reading one row costs the decoding of
-//! one. A walk that enters a block at its end starts with sixty-four. If the caller says how many
-//! rows it wants, that many are decoded at once, and none beyond the limit that was set.
+//! payload of the current row in its own memory. A jump decodes one row; a walk that continues from
+//! there decodes eight, then sixty-four, then a vector. So reading one row decodes only one. A walk
+//! that enters a block at its end starts with sixty-four. If the caller says how many rows it
+//! wants, that many are decoded at once, and none beyond the limit that was set.
 
 use super::{
     super::{BadBlock, Chunks},
@@ -15,11 +15,11 @@ use super::{
 };
 use crate::message::Tag;
 
-/// The factor by which the number of decoded rows grows each time that a walk goes on.
+/// The factor by which the number of decoded rows grows each time that a walk continues.
 const GROWTH: usize = 8;
 /// Number of rows decoded at an end of a block.
 const END_ROWS: usize = 64;
-/// Vectors end where frames of delta columns do; otherwise a frame would be decoded twice.
+/// Vectors end where frames of delta columns end; otherwise a frame would be decoded twice.
 const FRAME_ROWS: usize = 32;
 
 /// A position in a block: on a row, before the first, or after the last.
@@ -29,7 +29,7 @@ pub struct ColumnarRows {
     vector: Vector,
     /// Number of the current row; the number of rows after the last.
     row: usize,
-    /// The row that is shown: after the last row, still that one.
+    /// The row whose key and payload are returned: past the end, still the last row.
     shown: usize,
     /// Number of rows decoded last.
     reach: usize,
@@ -67,7 +67,7 @@ impl ColumnarRows {
         (self.reach, self.expected, self.limit) = (1, 1, usize::MAX);
     }
 
-    /// Announces that this many rows are about to be asked for, upward from where it moves next.
+    /// Announces that this many rows will be read, upward from where the position moves next.
     pub fn expect(&mut self, rows: usize) {
         self.expected = rows.max(1);
     }
@@ -129,10 +129,10 @@ impl ColumnarRows {
         Ok(true)
     }
 
-    /// Passes to `take`, at once, as many of these rows as have keys of one length and values of
-    /// one length in the columns, and whether values are whole. `take` returns how many it has
-    /// taken, at least one, and whether it wants more; or nothing, if it wants them one by one.
-    /// `None`: nothing was taken.
+    /// Passes several rows to `take` at once: the current row and those after it, as long as their
+    /// keys have one length and their values have one length and are in the columns. Also passes
+    /// whether values are whole. `take` returns how many rows it has taken, at least one, and
+    /// whether to continue, or `None` to get rows one by one. Returns `None` if nothing was taken.
     #[inline]
     pub fn take_even(
         &mut self,

@@ -46,8 +46,8 @@ impl Samples {
         }
     }
 
-    /// Finds the best encoding under this codec of each column with samples, where a model would
-    /// serve `rows` rows. Takes several times as long as encoding the sample.
+    /// Finds the best encoding, under this codec, of each column with samples, assuming that a
+    /// model serves `rows` rows. Takes several times as long as encoding the sample.
     pub fn train(&self, codec: Codec, rows: usize) -> Vec<(usize, Trained)> {
         let mut encoder = StrEncoder::new();
         let met = self.columns.iter().enumerate().filter(|(_, column)| column.bytes > 0);

@@ -1,9 +1,10 @@
 //! Finding the row of a key, column by column.
 //!
-//! The key is cut into fields as far as possible. Rows whose columns equal the fields so far are a
-//! range, because keys ascend; within it the next column ascends, and is searched alone. A
-//! remainder that is no whole field is compared as bytes: a field that starts with it is above it,
-//! and no field is a prefix of it, or it would have been cut there (invariant 2 of `columns.rs`).
+//! The key is cut into fields as far as possible. Because keys ascend, the rows whose columns equal
+//! the fields so far form a range. Within it the next column ascends, so a search of that column
+//! alone narrows the range. A remainder that is no whole field is compared as bytes: a field that
+//! starts with it is above it, and no field is a prefix of it, or it would have been cut there
+//! (invariant 2 of `columns.rs`).
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -77,7 +78,7 @@ fn equal_strings(
     }
 }
 
-/// What remains of a range of one row that compares so.
+/// What remains of a range of one row whose comparison with the key is `order`.
 #[inline]
 fn one(row: usize, order: Ordering) -> Range<usize> {
     match order {

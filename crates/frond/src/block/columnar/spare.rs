@@ -1,4 +1,4 @@
-//! The memory of a dropped vector, kept for the next one of its thread.
+//! Memory of a dropped vector, kept for the next vector of the same thread.
 //!
 //! A short scan decodes one vector: allocating and freeing its memory would take as long as
 //! decoding a third of its rows.

@@ -1,10 +1,10 @@
-//! Unpacking: a columnar block as a cache with room keeps it, with the same rows, but no column
-//! under a general codec.
+//! Unpacking: a columnar block as a cache with free space keeps it, with the same rows, but no
+//! column under a general codec.
 //!
 //! Encodings can be read row by row, and cost nothing to keep; a codec makes each reader of a
 //! string decode those of the whole block, some microseconds each time. So a block that is read
-//! from the device anyway is unpacked once while there is memory for it; without memory, being
-//! small is worth more than being fast (docs/design/028-roomy-caches-unpack.md).
+//! from the device anyway is unpacked once while there is memory for it; without free memory, a
+//! small block is worth more than a fast one (docs/design/028-roomy-caches-unpack.md).
 //!
 //! Invariants
 //! 1. The unpacked block is read with the same columns and models, and has the same rows.

@@ -1,11 +1,12 @@
 //! Decoding many rows from their columns: column by column into a buffer of whole rows ([`Lines`]).
 //!
 //! Invariants
-//! 1. A vector takes at most the length of rows that the block states for keys and again for
-//!    payloads, and as much plus [`ColumnarBlock::bytes_max`] for what their columns decode to,
-//!    whatever the columns say. Rows of one length take at most eight additional bytes each, and a
-//!    codec's chunk takes another [`ColumnarBlock::bytes_max`]; strings with references take twice
-//!    that, plus once for each of the four columns that they may refer to.
+//! 1. Memory of a vector is bounded, whatever the columns say: by the length of rows that the block
+//!    states, once for keys and once for payloads; and by that length plus
+//!    [`ColumnarBlock::bytes_max`] for decoded columns. Rows of one length take at most eight
+//!    additional bytes each, and a codec's chunk takes another [`ColumnarBlock::bytes_max`];
+//!    strings with references take twice that, plus once for each of the four columns that they may
+//!    refer to.
 
 use std::ops::Range;
 

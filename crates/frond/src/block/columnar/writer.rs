@@ -1,11 +1,11 @@
 //! Choosing the encoding of each column, from block to block.
 //!
-//! What was best for a column of one block is mostly best for the next: it is encoded that way, and
-//! when that takes a tenth more or less per row than it ever did, all encodings are measured again.
-//! This also happens after a number of blocks, since rows may change and take as much as before.
-//! Measuring strings takes ten times as long as encoding them: a string column that misses again
-//! and again is measured every eighth time, and the longer an encoding stays the best, the more
-//! blocks pass before the next measurement.
+//! The best encoding for a column of one block is mostly the best for the next, too. So it is used
+//! again. When it takes a tenth more or less per row than it ever did (a *miss*), all encodings are
+//! measured again. This also happens after a number of blocks, since rows may change without
+//! changing their size. Measuring strings takes ten times as long as encoding them: a string column
+//! that misses again and again is measured every eighth time, and the longer an encoding stays the
+//! best, the more blocks pass before the next measurement.
 
 use super::{
     super::{
@@ -25,12 +25,12 @@ use super::{
     samples::Samples,
 };
 
-/// Bytes per block that are too few to measure a column for: for words, and for strings.
+/// A difference of fewer bytes per block does not count as a miss: for words, and for strings.
 const WORD_SLACK: usize = 8;
 const STRING_SLACK: usize = 64;
 /// Number of blocks after which strings that miss are measured again.
 const STRING_BLOCKS: u16 = 8;
-/// An encoding must save 1/50 to replace another: the winner of one block by less is the second of
+/// An encoding must save 1/50 to replace another: one that wins by less in one block often loses in
 /// the next.
 const OTHER: usize = 50;
 /// Number of blocks after which a column is measured whether it misses or not: with a new encoding,
@@ -72,7 +72,7 @@ struct WordForm {
     on_line: bool,
 }
 
-/// The chosen encoding, and what it took where it was measured to be the best.
+/// The chosen encoding, and the bytes per row that it took when it was measured to be the best.
 #[derive(Clone, Copy, Debug)]
 struct Kept<F> {
     form: Option<F>,
@@ -121,7 +121,7 @@ impl<F> Kept<F> {
 }
 
 impl Plans {
-    /// Creates plans without knowledge.
+    /// Creates plans in which nothing is known yet.
     pub fn new(columns: &Columns) -> Self {
         let count = columns.count() + 2;
         Self {
@@ -263,7 +263,7 @@ impl ColumnWriter {
         let known = kept.form.and_then(|form| self.put_as(form, float, values, earlier, out));
         let Some(mut best) = known else {
             let best = self.put_shortest(float, values, earlier, out);
-            // A column that is missing in this block is mostly there again in the next.
+            // A base column that is missing in this block is mostly there again in the next.
             let waits = kept.form.is_some() && kept.blocks < kept.wait;
             if waits {
                 kept.blocks += 1;
@@ -384,7 +384,7 @@ impl ColumnWriter {
                 let chosen = self.choose_targets(model, strings, candidates);
                 references.wait = (2 * references.wait).clamp(BLOCKS_NEW, BLOCKS_MAX);
                 if chosen != references.columns {
-                    // What is known about its strings applied to the old references.
+                    // The plan of its strings was made for the old references.
                     (references.columns, references.wait) = (chosen, BLOCKS_NEW);
                     plans.strings[number] = Kept::default();
                 }
@@ -394,8 +394,8 @@ impl ColumnWriter {
         let find = |number: &usize| candidates.iter().find(|candidate| candidate.number == *number);
         let targets: Option<Vec<&Candidate>> =
             plans.references[number].columns.iter().map(find).collect();
-        // If one of them is missing, the column is encoded without references, and also if
-        // too many columns already have some.
+        // The column is encoded without references if one of the targets is missing, or if too many
+        // columns already have references.
         let room = self.referring_columns < reference::REFERRING_MAX;
         let mut targets = targets.filter(|_| room).unwrap_or_default();
         targets.sort_unstable_by_key(|target| target.at);
@@ -475,8 +475,8 @@ impl ColumnWriter {
         let may_be = |plan: &StringPlan| {
             (!is_key || plan.kind.may_be_key()) && [Codec::Raw, codec].contains(&plan.codec)
         };
-        // Nothing is known for a run whose model lacks the part, such as one before its first
-        // models.
+        // A plan does not apply to a run whose model lacks the part that it needs, such as a run
+        // before the first models.
         let serves = |plan: &StringPlan| {
             let served = |model: &StringModel| model.plans(plan.codec).any(|of| of == *plan);
             !plan.kind.needs_model() || model.is_some_and(served)

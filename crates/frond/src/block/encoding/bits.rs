@@ -190,7 +190,7 @@ pub fn partition(range: Range<usize>, mut below: impl FnMut(usize) -> bool) -> u
     low + usize::from(below(low))
 }
 
-/// One arm for each width that has a loop of its own.
+/// Dispatches on the width: each width has a loop of its own.
 macro_rules! for_width {
     ($width:expr, $unpack:ident $args:tt, $($w:literal)*) => {
         match $width { $($w => $unpack::<$w> $args,)* _ => 0 }

@@ -9,9 +9,9 @@
 //!
 //! Invariants
 //! 1. Decoding returns the encoded values bit for bit, for any values.
-//! 2. Any bytes give a column or [`BadBlock`](super::BadBlock); reading a column that was parsed
-//!    never panics, never reads beyond the bytes it was given, and takes no longer than the number
-//!    of rows allows. The values read are meaningful only if its `check` passed.
+//! 2. Arbitrary bytes yield a column or [`BadBlock`](super::BadBlock); reading a column that was
+//!    parsed never panics, never reads beyond the bytes it was given, and takes no longer than the
+//!    number of rows allows. The values read are meaningful only if its `check` passed.
 //! 3. At least [`PAD_BYTES`] readable bytes follow every column: a code is extracted from a load of
 //!    eight bytes.
 //! 4. The columns of any block that was ever written stay readable: kinds are added, never changed.

@@ -13,17 +13,17 @@
 //! Invariants
 //! 1. A span's units are marked in its slab's map from the moment it is handed out until it is
 //!    given back, and belong to no other span.
-//! 2. No hole of a slab is longer than `longest` says. All requests are either for any place, or
-//!    for one that starts at a page.
+//! 2. No hole of a slab is longer than `longest` says. A request may start anywhere or must start
+//!    at a page boundary; `longest` has a bound for each of the two.
 //! 3. Memory is not mapped beyond the limit except by [`Spans::take_beyond`]. A slab without spans
 //!    is unmapped if there is another one and more is mapped than the limit allows. Below the limit
 //!    slabs stay, since a new one costs a fault for each page.
-//! 4. Where that is not enough, whole pages of holes are given back to the system. Until they are
-//!    taken again, which happens before more is mapped, their units are marked as taken. A slab
-//!    with such pages is unmapped with its last span.
+//! 4. Where unmapping slabs is not enough, whole pages of holes are given back to the system. Until
+//!    they are taken again, which happens before more is mapped, their units are marked as taken. A
+//!    slab with such pages is unmapped with its last span.
 //! 5. Bytes of a span are unspecified when it is handed out, but initialised.
 //!
-//! Threads: all, behind one lock, which is held for tens to hundreds of nanoseconds: a thread that
+//! Threads: all, under one lock, which is held for tens to hundreds of nanoseconds: a thread that
 //! takes a span is about to read a block from the device, or to fill a frame.
 
 use std::{fmt, ptr::NonNull};
@@ -37,8 +37,8 @@ pub(super) const UNIT_BYTES: usize = 1 << 10;
 pub(super) const SPAN_BYTES_MAX: usize = slab::SMALL_BYTES;
 /// Holes of fewer pages are not given back: they are not worth a system call.
 const GIVEN_PAGES_MIN: usize = 2;
-/// How many holes are given back at once, and how many may be given back in all: threads that ask
-/// for a span wait for the former and search the latter.
+/// Maximum number of holes given back at once, and in all. Threads that ask for a span wait while
+/// holes are given back, and search those given back earlier.
 const GIVEN_AT_ONCE: usize = 1 << 10;
 const GIVEN_MAX: usize = 1 << 16;
 /// More than the limit may be mapped by 1/32 before holes are given back.
@@ -254,7 +254,7 @@ impl Spans {
         let mut slabs = self.slabs.lock().unwrap();
         slabs.give_back(at, first, units);
         let map = slabs.maps[at].as_ref().filter(|map| map.is_empty());
-        // If the system has pages of the slab, the rest of it is worth little: its holes stay
+        // If pages of the slab were given back, the rest of it is worth little: its holes stay
         // separated.
         let is_due = map.is_some_and(|map| {
             let beyond = || self.mapped_bytes() > self.limit.load(Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Blobs: contradictions of the space map, the log and the bytes to the runs that list them.
+//! Tests of findings about blobs: the space map, the log or the stored bytes contradict the runs
+//! that list a blob.
 
 use super::*;
 

@@ -119,7 +119,7 @@ impl Forge {
         run.write(self.store.file(), extent.offset, self.at, lineage).unwrap()
     }
 
-    /// Rewrites a run's footer, changed, with a right hash.
+    /// Changes a run's footer, and gives it a right hash.
     fn change_footer(&self, link: &mut Link, change: impl FnOnce(&mut [u8])) {
         let file = self.store.file();
         let at = link.offset + u64::from(link.bytes - link.footer_bytes);
@@ -142,7 +142,7 @@ impl Forge {
         self.store.put_page(PageKind::Node, birth, lineage, &[&bytes]).unwrap()
     }
 
-    /// Two level-1 nodes of two leaves each under a root; each has something waiting.
+    /// Two level-1 nodes of two leaves each under a root; each has entries in its buffer.
     fn tree(&self, lie: &Lie) -> (DurableRoot, Link, Link) {
         let mut rows = vec![put("a"), put("b")];
         lie.leaf.inspect(|change| change(&mut rows));

@@ -1,9 +1,10 @@
-//! The slow-I/O watchdog: file operations that take long are reported while they last (P14).
+//! The slow-I/O watchdog: file operations that take long are reported while they are still running
+//! (P14).
 //!
 //! No time limit turns a slow disk into a failed one: the engine waits as long as the disk takes.
 //! But the operator wants to know what it waits for. [`WatchedVfs`] wraps the files of a store and
-//! records each operation that reads, writes, syncs, resizes or names in a slot when it starts. A
-//! scan of the slots finds the operations that have been running for long.
+//! records each operation ([`Operation`]) in a slot when it starts. A scan of the slots finds the
+//! operations that have been running for long.
 //!
 //! Invariants
 //! 1. An operation has a slot from before it starts until it has ended, unless all [`SLOTS`] are
@@ -22,7 +23,7 @@ use std::{
 use super::{Clock, File, LockKind, OpenMode, Vfs};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak, fence};
 
-/// Duration from which on an operation is slow.
+/// An operation that has lasted this long is slow.
 pub const SLOW: Duration = Duration::from_secs(10);
 
 /// Number of operations watched at once; a store has some threads, and few of them wait for the
@@ -220,7 +221,7 @@ pub struct WatchedVfs {
 }
 
 impl WatchedVfs {
-    /// Watches the files that are opened through it.
+    /// Wraps `vfs`, and watches the files that are opened through the wrapper.
     pub fn new(vfs: Arc<dyn Vfs>, clock: Arc<dyn Clock>) -> Self {
         Self { vfs, watch: Watch::new(clock) }
     }

@@ -1,5 +1,5 @@
 //! One tree's part of a frozen memtable as a batch: one message per key, range deletes apart. An
-//! apply takes all commits of the memtable, a spill those of an interval.
+//! apply uses all commits of the memtable, a spill those in an interval of seqnos.
 //!
 //! Invariants
 //! 1. Versions of a key fold newest over older; what a newer range delete covers is left out (Rule:
@@ -7,10 +7,10 @@
 //! 2. Nothing is folded that a snapshot could still read separately: readers that need older
 //!    versions hold the memtable itself, and the intervals of a spill end where snapshots are.
 //! 3. The operands of a Merge have at most [`OPERANDS_PER_INLINE_VALUE`] times the length of the
-//!    longest inline value. If they have more, the value below is read and a Put of the result
-//!    travels on, unless it cannot be read (Rule: I38). So lists of operands stay short, wherever
-//!    in the tree they meet: a hot key's part of a memtable is pushed down after a few batches,
-//!    long before the 64 MiB that a row may have.
+//!    longest inline value. If they have more, the value below is read and the batch carries a Put
+//!    of the result, unless it cannot be read (Rule: I38). So lists of operands stay short,
+//!    wherever in the tree they meet: a hot key's part of a memtable is pushed down after a few
+//!    batches, long before the 64 MiB that a row may have.
 
 use crate::{
     Result, Seqno, TreeId,
@@ -22,8 +22,8 @@ use crate::{
     version::MemtableRef,
 };
 
-/// Operands of one key that a batch carries, in lengths of the longest inline value: 256 KiB, where
-/// a read of the value below costs about as much as the operands do.
+/// Maximum length of one key's operands in a batch, as a multiple of the longest inline value. This
+/// is 256 KiB, where a read of the value below costs about as much as the operands do.
 const OPERANDS_PER_INLINE_VALUE: usize = 4;
 
 /// An iterator over one tree of a frozen memtable.
@@ -107,13 +107,14 @@ pub(super) fn batch_of_slot<'a>(
     merged_batch(newest, pieces, cx, Some(below)).map(Some)
 }
 
-/// Number of parts that [`part_of_slot`] can give.
+/// Number of parts that [`part_of_slot`] can return.
 pub(super) fn parts_of_slot(slot: &MemtableRef, tree: TreeId) -> usize {
     1 + slot.spilled().map_or(0, |spilled| spilled.of(tree).len())
 }
 
-/// One part of what [`batch_of_slot`] gives; part 0 is the newest. Messages of different parts are
-/// not folded with each other or with what is below, so invariant 3 is suspended.
+/// One part of the batch that [`batch_of_slot`] returns; part 0 is the newest. Messages of
+/// different parts are not folded with each other or with what is below, so invariant 3 is
+/// suspended.
 pub(super) fn part_of_slot<'a>(
     slot: &MemtableRef,
     tree: TreeId,

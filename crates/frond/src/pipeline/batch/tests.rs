@@ -1,4 +1,4 @@
-//! Tests of a memtable's part of one tree as a batch.
+//! Tests of batches, each made from one tree's part of a memtable.
 
 use super::*;
 use crate::{

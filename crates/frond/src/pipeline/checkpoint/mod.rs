@@ -15,11 +15,11 @@
 //! 1. Pages that died before V is fixed are never written (Rule: I10).
 //! 2. A page gets its address once, here, and is readable at it before the address is linked.
 //! 3. One checkpoint at a time, of ascending versions.
-//! 4. A version in which a branch begins (a clone, a named snapshot), and one that a publish left
-//!    to a snapshot, is written as it is, before any later one. What died right after it is
-//!    written, too: the branch needs it, and the snapshot must not keep it in memory.
+//! 4. A version in which a branch begins (a clone, a named snapshot), and one that a snapshot pins,
+//!    is written as it is, before any later one. What died right after it is written, too: the
+//!    branch needs it, and the snapshot must not keep it in memory.
 //!
-//! Threads: the checkpointer, or the caller of `Db::checkpoint`. Commits and applies go on
+//! Threads: the checkpointer, or the caller of `Db::checkpoint`. Commits and applies continue
 //! concurrently.
 
 use crate::{
@@ -39,8 +39,8 @@ mod roots;
 use super::{Engine, Published};
 use std::collections::VecDeque;
 
-/// Time between two checkpoints if the second is only needed to release pages of dropped trees,
-/// milliseconds. At what one checkpoint releases, that is some gigabytes a second.
+/// Time between two checkpoints, in milliseconds, if the second is only needed to release pages of
+/// dropped trees. One checkpoint releases so many pages that this is some gigabytes a second.
 const ENDING_PAUSE_MILLIS: u64 = 500;
 
 /// Bytes of dead pages for which an idle store makes one more checkpoint: this much, or a fraction
@@ -50,7 +50,7 @@ const IDLE_KEPT_BYTES_MIN: u64 = 1 << 20;
 /// The divisor of that fraction.
 const IDLE_KEPT_PART: u64 = 64;
 
-/// Blobs that the runs of one publish are the first, or no longer, to list.
+/// Blobs that the runs of one publish are the first to list, and blobs that they no longer list.
 #[derive(Debug, Default)]
 struct BlobChanges {
     gained: Vec<(Lineage, Extent)>,
@@ -72,8 +72,8 @@ impl BlobChanges {
         };
         let run = match run.glance(cx) {
             Ok(run) => run,
-            // A damaged run cannot say what it listed: those blobs are never freed, but the
-            // checkpoint goes on.
+            // A damaged run cannot be asked what it listed: those blobs are never freed, but the
+            // checkpoint continues.
             Err(error) if left == 0 && error.is_of_a_page() => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -85,7 +85,7 @@ impl BlobChanges {
     }
 }
 
-/// State that checkpoints share.
+/// State that all checkpoints of a store share.
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointState {
     running: Mutex<()>,
@@ -121,13 +121,14 @@ impl CheckpointState {
         state
     }
 
-    /// Sets where the log continues; what comes before does not count towards the next checkpoint.
+    /// Sets the position at which the log continues. The log before it does not count towards the
+    /// next checkpoint.
     pub fn begin_log_at(&self, position: Lsn) {
         self.log_at.store(position.0, Ordering::Relaxed);
         self.log_needed.store(position.0, Ordering::Relaxed);
     }
 
-    /// Notes that the newest slot has these roots.
+    /// Records that the newest slot has these roots.
     pub fn roots_are_written(&self, roots: &Roots) {
         let mut marks = self.written_roots.lock().unwrap();
         let older = marks.take().unwrap_or_default();
@@ -144,7 +145,8 @@ impl CheckpointState {
         self.begun.lock().unwrap()
     }
 
-    /// Notes that a memtable through `last` is applied, for which `admitted` bytes were reserved.
+    /// Records that the memtable with the commits through `last`, for which `admitted` bytes were
+    /// reserved, is applied.
     pub fn applied_to(&self, last: Seqno, admitted: u64) {
         self.reserved.lock().unwrap().push_back((last, admitted));
     }
@@ -190,10 +192,10 @@ impl Engine {
         Ok(false)
     }
 
-    /// Moves on what keeps the log, if the log kept for the older slot approaches its limit. True
-    /// if a checkpoint should follow. It freezes the active memtable; if there is nothing to apply,
-    /// it publishes a version for a checkpoint, after which the newest slot becomes the older one
-    /// (Rule: I13).
+    /// Advances whatever keeps the log from being trimmed, if the log kept for the older slot
+    /// approaches its limit. True if a checkpoint should follow. It freezes the active memtable; if
+    /// there is nothing to apply, it publishes a version for a checkpoint, after which the newest
+    /// slot becomes the older one (Rule: I13).
     fn shortens_log(&self) -> bool {
         if self.log_kept_bytes() < self.limits.log_kept_max() / 4 * 3 {
             return false;
@@ -213,7 +215,7 @@ impl Engine {
     ///
     /// - The log continues in a short segment, and a slot still starts before that. If the active
     ///   memtable holds anything, that is frozen first.
-    /// - Draining freed pages after the last checkpoint but one, so the older slot still shows
+    /// - Draining freed pages after the last checkpoint but one, so the older slot still links
     ///   them. Without another checkpoint they would stay allocated until the next write.
     fn becomes_idle(&self) -> bool {
         if !self.idle.load(Ordering::Relaxed) {
@@ -265,7 +267,8 @@ impl Engine {
             self.health.check()?;
             let (version, is_current) = self.fix();
             self.write_once(&version, clean.filter(|_| is_current))?;
-            // Versions left to snapshots in the meantime are up to the next checkpoint.
+            // Versions that snapshots have pinned in the meantime are written by the next
+            // checkpoint.
             if is_current || (clean.is_none() && self.checkpoint.written() >= target) {
                 return Ok(());
             }
@@ -289,8 +292,8 @@ impl Engine {
 
     /// The oldest version that must be written as it is (invariant 4), or the current one and
     /// `true` if there is none. Called with `running` locked. Publishes hold the locks of the
-    /// snapshot registry and of `begun`: a version that must be written and appears after this look
-    /// is later than the one fixed.
+    /// snapshot registry and of `begun`: a version that must be written and appears after this
+    /// check is later than the one fixed.
     fn fix(&self) -> (Arc<Version>, bool) {
         let written = self.checkpoint.written();
         let publishing = self.snapshots.publishing();
@@ -318,7 +321,7 @@ impl Engine {
     fn write_version(&self, version: &Arc<Version>, clean: Option<Lsn>) -> Result<()> {
         let log_at = self.log().position();
         self.blob_sync.bytes_since_checkpoint.store(0, Ordering::Relaxed);
-        // Replay needs the records of every memtable that V does not hold.
+        // Replay needs the records of every memtable that is not applied in V.
         let oldest = version.frozen.last().unwrap_or(&version.active);
         let log_from = match plant!("pipeline: log position before the boundary is dropped") {
             true => clean.unwrap_or(log_at),
@@ -383,7 +386,7 @@ impl Engine {
 
     /// First log position to keep. Recovery needs the log from `needed` on. The log kept for
     /// followers goes further back, but never exceeds the free disk space, so that it is given up
-    /// before commits meet a full disk.
+    /// before commits find the disk full.
     fn log_kept_from(&self, needed: Lsn) -> Lsn {
         if self.keep_log_bytes == 0 {
             return needed;

@@ -43,8 +43,8 @@ impl Engine {
                 durable.loaded = branches.loaded.get(tree).copied().unwrap_or_default();
                 group.insert(*tree, durable);
             }
-            // A tree to which nothing was applied has no root, but may have given out numbers
-            // (Rule: I35).
+            // A tree to which nothing was applied has no root, but may have handed out counter
+            // values (Rule: I35).
             for tree in self.trees.counting(trees_of(number), version.applied) {
                 if let Entry::Vacant(place) = group.entry(tree) {
                     place.insert(self.write_tree(tree, &TreeRoot::default(), version.applied)?);

@@ -1,12 +1,12 @@
-//! The dictionary that the leaves of a tree are compressed with: which one, and when it is trained
-//! again.
+//! Choice and training of the dictionary with which the leaves of a tree are compressed.
 //!
 //! While a leaf is written, the builder keeps a sample of its blocks, spread over the leaf. At the
 //! end of the leaf, a dictionary is trained on three in four of these blocks. Dictionaries of
 //! several lengths, and none at all, are then compared on the others. The best one, or none, serves
-//! the following leaves. Training is repeated when leaves become a tenth larger than the first one
-//! after it; and each time it waits for twice as many leaves. A leaf that is merged keeps its
-//! dictionary, or none of its blocks could be carried over; a leaf without one takes the latest.
+//! the following leaves. Training is repeated when leaves become a tenth larger than the first leaf
+//! after the last training. Each training doubles the number of leaves before the next. A leaf that
+//! is merged keeps its dictionary, or none of its blocks could be carried over; a leaf without one
+//! takes the latest.
 //!
 //! Invariants
 //! 1. What is learned never determines how a block is read: only its run does.
@@ -25,7 +25,7 @@ const LENGTHS: [usize; 3] = [16 << 10, 8 << 10, 4 << 10];
 /// The most blocks that are kept of a leaf, and the longest one that is kept.
 const SAMPLES_MAX: usize = 24;
 const SAMPLE_BYTES_MAX: usize = 64 << 10;
-/// One sampled block in this many evaluates, and does not train.
+/// One sampled block in this many is used to evaluate dictionaries instead of training them.
 const JUDGES_ONE_IN: usize = 4;
 /// The fewest samples, and the shortest leaf, that are worth training on: a short leaf says nothing
 /// about long ones.
@@ -55,11 +55,11 @@ struct Learned {
     pause: u32,
 }
 
-/// A dictionary that pays.
+/// A dictionary that saves more than it costs.
 #[derive(Clone, Debug)]
 struct Chosen {
     dictionary: Arc<Dictionary>,
-    /// The share that it saves of what blocks take without it.
+    /// The fraction of the blocks' stored bytes that it saves.
     saves: f64,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct UnderDictionary {
     samples: Option<Box<Samples>>,
 }
 
-/// What the codec got for some blocks.
+/// The codec's input for some of a leaf's blocks.
 #[derive(Debug)]
 struct Samples {
     kept: Vec<Vec<u8>>,
@@ -82,7 +82,7 @@ struct Samples {
 }
 
 impl UnderDictionary {
-    /// For a run that may carry blocks with this dictionary, if any.
+    /// The state for a run that may carry blocks with this dictionary, if any.
     pub fn base(dictionary: Option<&Arc<Dictionary>>) -> Self {
         let known = |dictionary: &Arc<Dictionary>| Chosen {
             dictionary: dictionary.clone(),
@@ -168,8 +168,8 @@ impl Dictionaries {
         learned.latest.as_ref().is_some_and(|latest| Arc::ptr_eq(&latest.dictionary, dictionary))
     }
 
-    /// Called when a leaf ends, with its raw and stored bytes. Returns what to train on, if
-    /// training is due now.
+    /// Called when a leaf ends, with its raw and stored bytes. Returns the input of a training, if
+    /// one is due now.
     pub fn learn(&self, under: UnderDictionary, row_bytes: u64, bytes: u64) -> Option<Training> {
         if bytes < TRAINING_BYTES_MIN {
             return None;

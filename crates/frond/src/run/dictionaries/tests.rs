@@ -1,5 +1,5 @@
-//! Successive leaves of one tree: which of them have a dictionary, and that they read like leaves
-//! without one.
+//! Tests of dictionaries over successive leaves of one tree: which leaves have one, and that they
+//! read like leaves without.
 
 use std::collections::BTreeMap;
 
@@ -115,7 +115,7 @@ fn identity(run: &Run) -> Identity {
     }
 }
 
-/// The first leaf trains, those after it take less, and all read alike.
+/// The first leaf trains a dictionary, the leaves after it take fewer bytes, and all can be read.
 #[test]
 fn leaves_after_the_first_are_under_its_dictionary() {
     let work = work();
@@ -146,7 +146,7 @@ fn leaves_after_the_first_are_under_its_dictionary() {
 }
 
 /// Sizes of texts whose names are together twice as long as the dictionary: 64 bytes a row without
-/// it. zstd may improve.
+/// it. The figures may fall with a newer zstd.
 #[test]
 fn sizes_of_texts() {
     let work = work();
@@ -188,7 +188,7 @@ fn blocks_are_carried_into_runs_of_the_same_dictionary() {
     assert!(builder(Some(&one), None).carries(&from));
     assert!(!builder(Some(&other), None).carries(&from) && !builder(None, None).carries(&from));
     assert!(builder(Some(&other), None).carries(&plain) && builder(None, None).carries(&plain));
-    // As the base of a merge it decides, whatever the tree has learned since.
+    // The dictionary of a merge's base is used, whatever the tree has learned since.
     for work in [&one, &other] {
         let mut builder = builder(Some(work), Some(&from));
         assert!(builder.carries(&from));
@@ -279,7 +279,7 @@ fn a_useless_dictionary_is_not_trained_again_and_again() {
     assert_eq!(work.leaves().trainings, 1);
 }
 
-/// Other texts get another dictionary, after some leaves have missed the ratio of the old one.
+/// Other texts get another dictionary, after some leaves compress worse than the old one promised.
 #[test]
 fn a_dictionary_is_retrained_when_the_data_changes() {
     let work = work();

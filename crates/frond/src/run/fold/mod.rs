@@ -1,8 +1,8 @@
-//! The algebra of messages: what two messages of one key fold into.
+//! Folding of messages: what two messages of one key combine to.
 //!
 //! | newer | older | together |
 //! |---|---|---|
-//! | Put | Put | the newer Put, fresh if the older was: below it there is nothing either way |
+//! | Put | Put | the newer Put, fresh if the older was: a fresh Put has nothing below it |
 //! | Put | Delete, Merge | the newer Put, not fresh (Rule: I7) |
 //! | Delete | fresh Put | nothing: they annihilate (Rule: I7) |
 //! | Delete | any other | Delete |
@@ -16,7 +16,7 @@
 //! Bounds: a value that an operator makes too long is cut to [`VALUE_BYTES_MAX`] bytes. It cannot
 //! be refused: a merge does not read the value, so its commit was acknowledged long before the
 //! length is known. Operands of one operator are combined while the result is at most
-//! [`OPERAND_BYTES_MAX`] long; others are kept side by side, which means the same.
+//! [`OPERAND_BYTES_MAX`] long; others are kept side by side, which has the same effect.
 //! `pipeline/batch/mod.rs` says how long such a list may become.
 
 use std::{collections::BTreeMap, fmt};
@@ -139,8 +139,8 @@ impl Operators {
                 if !exists {
                     value.clear();
                 }
-                // Truncating is associative: what exceeds the limit exceeds it in whatever order
-                // messages are folded.
+                // Truncating is associative: the bytes beyond the limit are the same in whatever
+                // order messages are folded.
                 let room = bounds::VALUE_BYTES.len().saturating_sub(value.len());
                 value.extend_from_slice(&operand[..operand.len().min(room)]);
             }
@@ -258,7 +258,7 @@ impl<'a> Folder<'a> {
     }
 
     /// Folds the versions of a key, newest first, into one message with its payload in `payload`;
-    /// `None` if nothing is left. With `to_base` nothing older than a Put or a Delete is looked at:
+    /// `None` if nothing is left. With `to_base`, nothing older than a Put or a Delete is examined:
     /// this suffices for readers, while a caller that stores the message needs to know whether it
     /// stays fresh.
     #[inline]
@@ -355,7 +355,7 @@ impl<'a> Folder<'a> {
     }
 
     /// Converts a message for a place with nothing below it, as in a leaf: the result is never a
-    /// Delete or a Merge, and not fresh, since nothing will ask.
+    /// Delete or a Merge, and not fresh, since nothing below a leaf needs to know.
     pub fn settle(&self, message: Message<'_>, out: &mut Vec<u8>) -> Result<Folded> {
         match message.tag.kind() {
             Kind::Put | Kind::PutBlob => Ok(Folded::Newer(message.tag.without_fresh())),

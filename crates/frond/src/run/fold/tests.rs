@@ -1,4 +1,4 @@
-//! The algebra of messages: its table, its associativity, its bounds.
+//! Tests of folding messages: its table, its associativity, its bounds.
 
 use super::*;
 use crate::{VALUE_BYTES_MAX, types::OPERAND_BYTES_MAX};
@@ -65,7 +65,7 @@ fn operators_compute_their_documented_result() {
     assert!(bad.is_err());
 }
 
-/// Concatenates; its combined operands may become as long as they like.
+/// An operator that concatenates; its combined operands may have any length.
 struct Grow;
 
 impl MergeOperator for Grow {

@@ -1,4 +1,5 @@
-//! The row block being built: in which form, and whether under a codec, it is stored.
+//! The writer of row blocks, which chooses the form in which a block is stored, and whether under a
+//! codec.
 //!
 //! Rows of similar shape are transposed (byte-shuffled) for the codec, if that makes them shorter
 //! than the codec makes the untransposed block. Trying both costs twice what encoding does, so the
@@ -80,7 +81,7 @@ struct Forms {
 }
 
 impl RowBlockWriter {
-    /// Creates an empty block, after others that left this hint.
+    /// Creates an empty block; `hint` is what earlier blocks learned.
     pub fn new(hint: EncodingHint) -> Self {
         Self { hint, ..Self::default() }
     }
@@ -164,7 +165,7 @@ impl EncodingHint {
         self.choose(coding, raw, forms, encoded)
     }
 
-    /// Encodes in all forms, keeps the shortest, and remembers which it was.
+    /// Encodes the block in all forms, keeps the shortest, and remembers which it was.
     fn choose(
         &mut self,
         coding: Coding<'_>,

@@ -120,7 +120,8 @@ fn a_run_of_transposed_blocks_reads_like_any_other() {
     assert_eq!((transposed(&raw), written(&raw).1), (0, 0));
 }
 
-/// Sizes of these rows: narrow ones take less than a sixth of their 18 bytes. zstd may improve.
+/// Sizes of these rows: narrow ones take less than a sixth of their 18 bytes. The figures may fall
+/// with a newer zstd.
 #[test]
 fn sizes_of_similar_rows_are_bounded() {
     let take = |rows: &Rows, codec| build(rows, codec).data_bytes() as f64 / rows.len() as f64;
@@ -168,8 +169,8 @@ fn dissimilar_rows_stay_in_row_form() {
     assert_eq!(transposed(&build(&deleted, Codec::Zstd1)), 0);
 }
 
-/// A merge carries transposed blocks as bytes, into runs that then say so, and decodes those at the
-/// ends for their keys.
+/// A merge carries transposed blocks as bytes into runs whose footers then say so. It decodes the
+/// blocks at the ends for their keys.
 #[test]
 fn transposed_blocks_are_carried() {
     let old = rows(0..9000);

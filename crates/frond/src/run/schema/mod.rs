@@ -1,8 +1,9 @@
-//! Schema: the columns of a tree's columnar runs, and what earlier runs taught about encoding them.
+//! The schema of a tree: the columns of its columnar runs, and what was learned from earlier runs
+//! about encoding them.
 //!
 //! The best encoding of a column is found by trying all of them, which costs several times as much
 //! as encoding once. So each run starts with what the last run found. Leaves and buffer runs learn
-//! separately: leaves have a codec and dense keys, buffer runs neither.
+//! separately: leaves have a codec and dense keys, buffer runs have neither.
 //!
 //! Models of strings are trained on a sample of a leaf, spread over it, when that leaf is written,
 //! and serve the leaves after it; they are trained again when a leaf takes a tenth more than the
@@ -45,7 +46,7 @@ pub struct RowSchema {
     work: Option<Arc<Work>>,
 }
 
-/// What runs of one kind taught.
+/// What was learned from runs of one kind.
 #[derive(Debug)]
 struct Learned {
     plans: Plans,
@@ -78,9 +79,10 @@ pub(super) struct RunOutcome<'a> {
 }
 
 impl RowSchema {
-    /// Creates the schema of a tree with these layouts. If a tree has only one of them, the other
-    /// side of its rows is one string; `None` if it has neither. Rows of older versions are mapped
-    /// by `versions`. The cost of learning and decoding is counted in `work`.
+    /// Creates the schema of a tree with these layouts. If the tree has a layout only for keys or
+    /// only for values, the other side of its rows is one string; `None` if it has neither. Rows of
+    /// older versions are mapped by `versions`. The cost of learning and decoding is counted in
+    /// `work`.
     pub fn of(
         key: Option<&Layout>,
         value: Option<&Layout>,
@@ -112,8 +114,9 @@ impl RowSchema {
         if codec == Codec::Raw { &self.buffers } else { &self.leaves }
     }
 
-    /// Returns what a run under this codec starts with, which may carry blocks of runs of format
-    /// `base`: the models that those are read with, and the latest where they have none.
+    /// Returns what a run under this codec starts with. The run may carry blocks of runs of format
+    /// `base`, so it gets the models with which those blocks are read, and the latest models where
+    /// they have none.
     pub(super) fn begin(&self, codec: Codec, base: Option<&Format>) -> Beginning {
         let base = match base {
             Some(Format::Columnar(base)) if *base.columns() == self.columns => Some(base),
@@ -201,7 +204,7 @@ impl Learned {
     }
 
     /// True if training may be due at the end of a leaf that starts now. If concurrent leaves make
-    /// it due earlier than expected, the leaf has no samples, and the next one has them.
+    /// it due earlier than expected, this leaf has no samples; the next one keeps them.
     fn may_be_due(&self) -> bool {
         self.leaves.is_none_or(|leaves| {
             self.expected_ratio.is_some() && leaves.saturating_add(1) >= TRAINING_LEAVES

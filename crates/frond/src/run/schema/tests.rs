@@ -1,5 +1,5 @@
-//! Successive leaves of one tree: what they learn, and which of their blocks can be carried into
-//! which.
+//! Tests of successive leaves of one tree: what is learned from them, and into which leaves their
+//! blocks can be carried.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

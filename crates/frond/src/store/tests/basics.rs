@@ -1,4 +1,4 @@
-//! Making, opening, locking, publishing.
+//! Tests of creating, opening, locking and publishing.
 
 use std::path::Path;
 
@@ -72,8 +72,8 @@ pub(super) fn published_pages_survive_reopening() {
     assert_eq!(stats.space.live, opened.superblock.totals.live);
 }
 
-/// What is sealed is what would be read: the store stops before a slot names an unreadable page,
-/// and opens with the version before.
+/// Pages are checked as a reader would before they are written: the store stops before a slot names
+/// an unreadable page, and opens with the version before.
 #[test]
 pub(super) fn an_unreadable_root_directory_is_never_published() {
     let env = env();
@@ -100,8 +100,8 @@ pub(super) fn an_unreadable_root_directory_is_never_published() {
     assert!(opened.warnings.is_empty());
 }
 
-/// What a publish seals is accepted by its readers, for each kind of page. Nothing is read back
-/// here: only the seals verify.
+/// The pages of a publish, of each kind, are accepted by their readers. Nothing is read back from
+/// the file here: only the checks before writing verify.
 #[test]
 pub(super) fn every_published_page_is_accepted_by_its_reader() {
     let store = create(&env(), dir(), StoreOptions::default()).unwrap().store;
@@ -170,7 +170,7 @@ pub(super) fn the_lock_is_released_with_the_store_not_with_its_file() {
     open(&env, dir(), StoreOptions::default()).unwrap();
 }
 
-/// A creation that ends between two looks of an opener at the directory is no damage.
+/// A creation that ends between two checks of the directory by an opener is no damage.
 #[test]
 pub(super) fn a_creation_that_ends_meanwhile_leaves_a_store() {
     for is_reader in [false, true] {

@@ -1,5 +1,5 @@
-//! Flipped bits, stale and swapped pages, foreign and cut files: detected, contained, never
-//! trusted.
+//! Tests of damage: flipped bits, stale and swapped pages, foreign and truncated files are detected
+//! and contained.
 
 use super::basics::{L, dir, env, one_tree, publish};
 use crate::{

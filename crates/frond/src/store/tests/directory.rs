@@ -1,4 +1,4 @@
-//! The root directory in pages: what a checkpoint writes, and what named snapshots cost.
+//! Tests of the root directory in pages: what a checkpoint writes, and what named snapshots cost.
 
 use super::basics::{dir, env};
 use crate::{

@@ -1,4 +1,4 @@
-//! The pages of dropped trees.
+//! Tests of freeing the pages of dropped trees.
 
 use super::basics::{L, dir, env, one_tree, publish};
 use crate::{
@@ -84,8 +84,8 @@ fn a_clone_keeps_the_pages_of_its_dropped_parent() {
     assert!(kept_bytes(&store) < PAGES * 4096, "{:?}", store.stats().space);
 }
 
-/// A pass continues while versions without the tree become durable: what dies late is listed as
-/// alive in both slots, and is handed out only after two more. Rules: I16, I18, I22.
+/// A pass continues while versions without the tree become durable: a page that dies late is listed
+/// as alive in both slots, and its space is reused only after two more. Rules: I16, I18, I22.
 #[test]
 fn pages_listed_in_both_slots_are_not_reused_however_late_they_die() {
     let env = env();

@@ -1,4 +1,4 @@
-//! A slot that cannot be read at one open, but can be read at the next.
+//! Tests of a slot that cannot be read at one open, but can be read at the next.
 
 use std::{io, ops::Range};
 
@@ -186,8 +186,8 @@ pub(super) fn numbers_of_a_slot_that_cannot_be_read_are_not_issued_again() {
         let (what, at) = store.places()[index];
         let mut issued = store.newest.sequence;
         let mut limit = store.newest.publish_limit;
-        // From the second round on the heir cannot be read. What the passed-over slot linked has no
-        // second round: nothing links it any more.
+        // From the second round on the heir cannot be read. For the pages that the passed-over slot
+        // linked there is no second round, because nothing links them any more.
         for round in 0..if index == 0 { 5 } else { 1 } {
             store.break_reads(at);
             let opened = store.open().unwrap();
@@ -199,7 +199,7 @@ pub(super) fn numbers_of_a_slot_that_cannot_be_read_are_not_issued_again() {
             drop(opened);
             store.heal();
         }
-        // The slot that was taken stays the only one that can be read.
+        // The chosen slot stays the only one that can be read.
         let opened = store.open().unwrap();
         let v = opened.store.counts_from().next();
         let next = publish(&opened.store, v, &store.roots[1]);

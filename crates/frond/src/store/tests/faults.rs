@@ -1,4 +1,5 @@
-//! The n-th write, sync or allocation fails: what was published stays, nothing more is written.
+//! Tests in which the n-th write, sync or allocation fails: published versions stay, and nothing
+//! more is written.
 
 use std::{
     io,

@@ -2,7 +2,7 @@
 //!
 //! The model keeps sets of pages by value: the newest version's, each pinned version's, each
 //! clone's, each slot's. Every page written fills its extent with bytes of its own, so that a place
-//! handed out too early shows as a page that no longer verifies.
+//! reused too early shows as a page that no longer verifies.
 
 use std::collections::BTreeMap;
 

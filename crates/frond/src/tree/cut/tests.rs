@@ -1,4 +1,4 @@
-//! What the parts of a tier hold, compared with what was put in.
+//! Tests of tier cutting: the parts together hold exactly what was put in.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ fn range_deletes_without_rows_are_cut() {
     assert!((15..=25).contains(&parts.len()), "{} parts", parts.len());
 }
 
-/// One range delete over many rows: each part has its share of it.
+/// One range delete over many rows: each part has the piece of it that lies in its range.
 #[test]
 pub(crate) fn a_range_delete_continues_in_each_part_it_covers() {
     let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 1 << 20, ..tiny() });

@@ -1,4 +1,4 @@
-//! Nodes and what they are made of: pivots, children, and a buffer of waiting runs.
+//! Nodes of a tree: pivots, children, and a buffer of runs that wait to be moved down.
 //!
 //! A `Node` is plain data: apply copies one, changes the copy and seals it; a sealed node is never
 //! changed again. Nodes and versions share descriptors: one [`NodeRef`] per node page and one
@@ -233,8 +233,8 @@ impl RunHandle {
         Arc::new(handle)
     }
 
-    /// Creates a placeholder leaf: it has no entries and no extent, and holds a range that must not
-    /// change hands yet.
+    /// Creates a placeholder leaf: it has no entries and no extent, and stands for a range that
+    /// must not move to a neighbour yet.
     pub fn placeholder(lineage: Lineage, birth: VersionNumber) -> Arc<Self> {
         Arc::new(Self::blank((lineage, birth), RunMeta::default(), 0, None, 0))
     }
@@ -424,7 +424,7 @@ impl Drop for RunHandle {
         if let (None, Some(unwritten)) = (self.link.get(), &self.unwritten) {
             unwritten.fetch_sub(u64::from(run.extent_bytes()), Ordering::Relaxed);
         }
-        // Nothing asks again for the blocks of a run that the newest version has dropped and that
+        // No reader will request the blocks of a run that the newest version has dropped and that
         // no other version holds.
         let has_died = self.has_died.load(Ordering::Relaxed);
         if let Some(cache) = self.cache.get().filter(|_| has_died) {

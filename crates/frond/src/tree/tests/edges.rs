@@ -46,7 +46,7 @@ impl House {
 }
 
 /// Everything below a node with a single child is deleted, and a drain takes the deletes there: the
-/// node goes with its last row, and rows that are appended then are present.
+/// node is removed with its last row, and rows that are appended afterwards are found.
 #[test]
 fn a_node_is_removed_when_a_drain_removes_its_last_child() {
     for deleted in [15, 30, 40, 60, 90] {
@@ -61,8 +61,8 @@ fn a_node_is_removed_when_a_drain_removes_its_last_child() {
     }
 }
 
-/// The node goes in the same way when it is rebalanced because enough waits for it, and with range
-/// deletes.
+/// The node is also removed when a rebalancing, because enough waits for it, brings deletes or
+/// range deletes there.
 #[test]
 fn a_node_is_removed_when_rebalancing_removes_its_last_child() {
     let shape = Shape { push_bytes: 0, ..tiny() };

@@ -32,7 +32,8 @@ use super::{Roots, SpilledWrites};
 /// A lineage and a version: the lineage's pages as of that version.
 pub(crate) type Inherited = (Lineage, VersionNumber);
 
-/// A change of the catalog that affects roots or branches.
+/// A change of the catalog, or rows outside the memtable, that the apply of its commit must take
+/// into account.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// `tree` begins as a clone of `of`.
@@ -66,13 +67,13 @@ pub(crate) struct Loaded {
     /// The blobs that its leaves list, each in one row. Held until they are adopted.
     pub blobs: Vec<Arc<BlobHold>>,
     /// The empty tree that it replaces, and the counters with which it continues (Rule: I35).
-    /// Replay gets both from the record.
+    /// Replay reads both from the log record.
     pub instead_of: Option<(TreeId, Counts)>,
 }
 
 impl Change {
-    /// True if its commit must be the last one of a memtable: the change begins with the state
-    /// after it.
+    /// True if its commit must be the last one of a memtable: the new tree or snapshot starts from
+    /// the state after it.
     pub fn ends_memtable(&self) -> bool {
         self.begins_branch() || matches!(self, Change::Load(_) | Change::Spill(_) | Change::Layout)
     }
@@ -117,7 +118,7 @@ impl Change {
     }
 }
 
-/// Named snapshots, and what clones inherit. Shared from version to version.
+/// Named snapshots, and what clones inherit. Versions share it until it changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Branches {
     /// Lineages that trees inherit, oldest ancestor first; trees that inherit nothing are not
@@ -161,8 +162,7 @@ impl NamedVersion {
         Self { id, seqno, publish, pins: None, durable: OnceLock::new(), fresh }
     }
 
-    /// A snapshot that the root directory lists; `None` if its id is not one that can have been
-    /// given out.
+    /// A snapshot that the root directory lists; `None` if its id cannot have been assigned.
     pub fn load(listed: NamedSnapshot) -> Option<Self> {
         let id = u32::try_from(listed.id).ok()?;
         let (seqno, publish) = (listed.seqno, listed.publish);
@@ -185,7 +185,7 @@ impl NamedVersion {
         self.durable.get().is_some()
     }
 
-    /// Notes that the snapshot's version is durable and that this page table holds its roots;
+    /// Records that the snapshot's version is durable and that this page table holds its roots;
     /// releases the roots in memory.
     pub fn set_durable(&self, trees: Option<Link>) {
         let trees = SnapshotTrees::Paged(trees);

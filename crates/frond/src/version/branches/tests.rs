@@ -34,7 +34,7 @@ fn a_clone_of_a_clone_pins_both_lineages() {
     assert_eq!(inherited(CLONE), [(PARENT.lineage(), VersionNumber(10))]);
     let both = [(PARENT.lineage(), VersionNumber(10)), (CLONE.lineage(), VersionNumber(20))];
     assert_eq!(inherited(GRANDCHILD), both, "the oldest ancestor first");
-    // Two branches left the parent at 10.
+    // Two branches branched off the parent at version 10.
     assert!(branches.drop_tree(store.space(), CLONE, VersionNumber(30)));
     assert!(unpin(&store, PARENT, 10) && unpin(&store, CLONE, 20));
     assert!(!unpin(&store, PARENT, 10), "no more pins than branches");

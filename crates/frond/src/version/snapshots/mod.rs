@@ -1,4 +1,5 @@
-//! Registered snapshots, and what they read once later commits enter the trees.
+//! The registry of snapshots, and what a snapshot reads once later commits are applied to the
+//! trees.
 //!
 //! A snapshot is a seqno. While the roots of the current version hold nothing above it, the
 //! snapshot reads whatever version is current, and keeps nothing alive. When the memtable that its
@@ -8,10 +9,10 @@
 //! commits are written to disk as runs, which take the memtable's place (`pipeline/spill.rs`). So
 //! no long reader holds memory (Rule: I28).
 //!
-//! Every transaction that reads is a snapshot, even if it is one read long. So threads register in
-//! several lists, each shared by few of them; a publish locks all lists. The time at which a
-//! snapshot was taken comes from a clock that a thread of the store sets from time to time: a read
-//! of a location that hardly ever changes.
+//! Every transaction that reads has a snapshot, even if it does only one read. So that
+//! registrations rarely contend, there are several lists, each shared by few threads; a publish
+//! locks all lists. The time at which a snapshot was taken comes from a variable that a thread of
+//! the store sets from time to time: reading it is cheap, since it hardly ever changes.
 //!
 //! Invariants
 //! 1. Registration and publishing exclude each other: a snapshot is either in the registry when a
@@ -44,8 +45,8 @@ const LISTS: usize = if cfg!(shuttle) { 2 } else { 16 };
 pub(crate) struct SnapshotState {
     pub at: Seqno,
     pinned: Pinned,
-    /// False for a named snapshot: it has a version of its own from the start, which no publish
-    /// overtakes.
+    /// False for a named snapshot: it has a version of its own from the start, which later
+    /// publishes do not affect.
     is_registered: bool,
     /// The list that a registered snapshot is in.
     list: usize,
@@ -75,13 +76,13 @@ struct Pinned {
     version: Mutex<Option<Arc<Version>>>,
 }
 
-/// A registered snapshot of some threads, and its holders.
+/// A snapshot registered in one list, and its holders.
 #[derive(Debug)]
 struct Held {
     state: Arc<SnapshotState>,
     holders: usize,
-    /// Number of holders that are not transactions, and the time at which the first of these came,
-    /// milliseconds.
+    /// Number of holders that are not transactions, and the time in milliseconds at which the first
+    /// of these was added.
     nobodys: usize,
     since: u64,
 }
@@ -125,8 +126,8 @@ impl Snapshots {
         self.now.0.store(millis(now), Ordering::Relaxed);
     }
 
-    /// Registers a snapshot of what `visible` gives. Snapshots of one seqno share their state if
-    /// their threads share a list.
+    /// Registers a snapshot at the seqno that `visible` returns. Snapshots of one seqno share their
+    /// state if their threads share a list.
     pub fn register(&self, visible: impl FnOnce() -> Seqno) -> Arc<SnapshotState> {
         self.register_by(visible, None)
     }
@@ -295,7 +296,7 @@ impl Listed {
         match id {
             None => held[index].nobodys -= 1,
             Some(id) => {
-                // The most recent holds usually end first.
+                // Searched from the end: the most recent holds usually end first.
                 let own =
                     |(reader, at, _): &(Reader, Seqno, u64)| (reader.id, *at) == (id, state.at);
                 if let Some(index) = readers.iter().rposition(own) {
@@ -382,7 +383,7 @@ impl SnapshotState {
             if current.applied <= self.at || plant!("version: a snapshot reads past its version") {
                 return current;
             }
-            // A publish happened since the first look; the pin was set before its swap.
+            // A publish happened since the first check; the pin was set before its swap.
         }
     }
 }

@@ -178,7 +178,7 @@ impl Class {
         }
     }
 
-    /// What a reader of the results has to know about the class.
+    /// Notes on the class for readers of the results.
     pub fn remarks(&self, latency_emulated: bool) -> Vec<String> {
         let mut remarks = self.remarks.clone();
         if let (Some(latency), false) = (self.latency_us, latency_emulated) {

@@ -50,7 +50,7 @@ impl Times {
     }
 }
 
-/// A row's key: its begin time and its number.
+/// A row's key: its start time and its number.
 pub type Key = (u64, u64);
 
 /// The web log.

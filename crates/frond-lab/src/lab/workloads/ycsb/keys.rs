@@ -120,7 +120,7 @@ impl Keys {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Notes that a record has been inserted. Requests ask for it once all records before it have
+    /// Records that a record has been inserted. Requests ask for it once all records before it have
     /// been inserted as well.
     pub fn inserted(&self, record: u64) {
         let mut early = self.early.lock().unwrap_or_else(|e| e.into_inner());

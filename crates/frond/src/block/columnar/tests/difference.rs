@@ -1,5 +1,5 @@
-//! Columns that are differences to others: they are restored, follow changes of the rows, and refer
-//! only to allowed columns.
+//! Tests of columns that are differences to others: they are restored, adapt when the rows change,
+//! and refer only to allowed columns.
 
 use super::{
     super::{ColumnSelection, ColumnarBlock, ColumnarBuilder, Columns, Plans, check, find},
@@ -17,7 +17,7 @@ use crate::{
 const MICROS: Part = Part::Fixed(8, Hint::Microseconds);
 const INT: Part = Part::Fixed(4, Hint::Integer);
 
-/// A name, begin, end, a number, the time of a change, text.
+/// A name, start, end, a number, the time of a change, text.
 fn tasks() -> Arc<Columns> {
     let key = Layout::new(vec![Part::Fixed(4, Hint::Integer), MICROS]);
     let value = Layout::new(vec![MICROS, MICROS, INT, MICROS, Part::Var(End::Prefixed)]);
@@ -48,8 +48,8 @@ fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
     rows
 }
 
-/// Invariants of the file. Begin is near a field of the key, end near begin, and the change near
-/// the end, which is itself a difference.
+/// Invariants of `difference.rs`. The start is near a field of the key, the end near the start, and
+/// the change near the end, which is itself a difference.
 #[test]
 fn differences_round_trip() {
     let columns = tasks();
@@ -98,7 +98,7 @@ fn differences_adapt_when_a_block_lacks_a_column() {
     }
 }
 
-/// Tasks by duration, end, begin: the last follows from the others. Some rows end at the largest
+/// Tasks by duration, end, start: the start follows from the others. Some rows end at the largest
 /// number.
 fn by_duration(noise: &mut Noise, count: u64) -> Rows {
     let mut rows = Rows::new();

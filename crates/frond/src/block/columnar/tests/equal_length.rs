@@ -1,4 +1,4 @@
-//! Rows of one length: taken many at a time, they equal those taken one by one.
+//! Tests of rows of one length: taken many at a time, they equal those taken one by one.
 
 use super::{
     super::{ColumnarBuilder, ColumnarRows, Columns, Plans},

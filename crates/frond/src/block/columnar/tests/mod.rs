@@ -144,8 +144,8 @@ fn trained(columns: &Columns, rows: &Rows, plans: &mut Plans) -> Vec<Option<Arc<
 }
 
 impl Both {
-    /// As many of the rows as fit into a row block. The builder has written other blocks before,
-    /// and is reused.
+    /// Encodes as many of the rows as fit into a row block. The builder is reused after writing
+    /// other blocks.
     fn new(
         builder: &mut ColumnarBuilder,
         columns: &Arc<Columns>,
@@ -294,7 +294,7 @@ impl Both {
     }
 }
 
-/// Keys worth seeking around a key: itself, its prefixes, and its neighbours.
+/// Search keys derived from a key: itself, its prefixes, and its neighbours.
 fn around(key: &[u8]) -> Vec<Vec<u8>> {
     let some = || (0..key.len()).step_by(1 + key.len() / 16);
     let mut sought: Vec<Vec<u8>> = some().map(|cut| key[..cut].to_vec()).collect();
@@ -336,7 +336,7 @@ proptest! {
         let second = some_rows(&mut noise, &key, &value, count);
         for rows in [&first, &second] {
             let both = Both::new(&mut builder, &columns, &models, rows);
-            // As it is written, and as a cache with room keeps it.
+            // As it is written, and as a cache with free space keeps it.
             for both in [both.unpacked(), Some(both)].into_iter().flatten() {
                 both.assert_reads();
                 for _ in 0..6 {
@@ -423,8 +423,8 @@ fn placeholders_of_many_columns_are_bounded() {
     }
 }
 
-/// A run whose models lack what the tree's last run had: its blocks are as short as those of a new
-/// tree.
+/// If a run's models lack a part that the tree's last run had, its blocks are as short as those of
+/// a new tree.
 #[test]
 fn a_plan_without_its_model_is_measured_at_once() {
     let layout = Layout::new(vec![Part::Var(End::Prefixed)]);

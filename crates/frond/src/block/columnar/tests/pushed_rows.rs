@@ -1,5 +1,5 @@
-//! Rows as a builder holds them: the cuts equal those of each row by itself; columns read at a
-//! fixed distance equal those read row by row; keys compare as memcmp.
+//! Tests of rows as a builder holds them: the cuts equal those of each row by itself; columns read
+//! at a fixed distance equal those read row by row; keys compare as memcmp.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
-//! String columns that refer to others: they are restored, follow changes of the rows, and refer
-//! only to allowed columns.
+//! Tests of string columns that refer to others: they are restored, adapt when the rows change, and
+//! refer only to allowed columns.
 
 use super::{
     super::{ColumnSelection, ColumnarBlock, ColumnarBuilder, Columns, Plans, check, find},

@@ -1,4 +1,4 @@
-//! Sizes of fixed blocks: a change that makes one longer shows in review.
+//! Test of the sizes of fixed blocks, so that review shows a change that makes one longer.
 //!
 //! Rows resemble those of the tables that the design was measured on: a narrow table, two of its
 //! kinds of index, a log row with strings, and what a buffer holds of it.

@@ -1,10 +1,10 @@
 //! The packed integer column: frame of reference (FOR) bit packing, with an optional line.
 //!
-//! Value *i* = base + ((slope · *i*) >> shift) + code *i*, in arithmetic modulo 2^64, so that no
-//! values are too far apart. Without a slope this is a frame of reference, and with codes of 0 bits
-//! a constant. A slope makes ids, times and offsets small: what counts then is how far the values
-//! stray from a line, not how far they go. The slope is whole (shift 0) or in 65 536ths (shift 16):
-//! with fewer than 65 536 rows no finer one is needed.
+//! Value *i* = base + ((slope · *i*) >> shift) + code *i*, in arithmetic modulo 2^64, so that
+//! values may be any distance apart. Without a slope this is a frame of reference, and with codes
+//! of 0 bits a constant. A slope makes the codes of ids, times and offsets small: their width
+//! depends on the values' distance from the line, not on their range. The slope is whole (shift 0)
+//! or in 65 536ths (shift 16): with fewer than 65 536 rows no finer one is needed.
 //!
 //! ```text
 //! packed = width of a code, +128 if the slope is in 65 536ths, u8
@@ -185,7 +185,7 @@ pub struct Plan {
 impl IntPlan for Plan {
     const KIND: IntKind = IntKind::BitPacked;
 
-    // The plan with a line: the one without always exists.
+    // Only the plan with a line: the caller always has the one without.
     fn below(values: &Values<'_>, bytes_max: usize, _: &mut Scratch) -> Option<Self> {
         Self::linear_below(values.all, bytes_max)
     }
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn contradictions_are_found() {
-        // A sum beyond 2^64, which a search would miss.
+        // A sum beyond 2^64, which a search would not find.
         contradictions_are_detected(&[(
             1,
             "08 08 FF FF FF FF FF FF FF FF 00",

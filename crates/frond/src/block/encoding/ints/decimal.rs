@@ -12,7 +12,7 @@
 //! ```text
 //! decimal = 69 | exponent, +128 for 32-bit floats, u8 | length of least u8 | exceptions u16
 //!         | least, signed | if there are exceptions: their rows, their values as a packed column
-//!         | whole numbers - least, a column of any other kind but stepped
+//!         | whole numbers - least, a column of any other kind but scaled
 //! ```
 //! The row of an exception has a neighbour's whole number, so that it costs nothing there. Idea:
 //! Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression", 2023.
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn contradictions_are_found() {
         contradictions_are_detected(&[
-            // A sum beyond 2^64, which a search would miss.
+            // A sum beyond 2^64, which a search would not find.
             (
                 1,
                 "45 00 08 00 00 FF FF FF FF FF FF FF 7F 08 00 00",

@@ -437,7 +437,7 @@ impl Frames {
         self.sums.clear();
         let (mut width, mut sum, mut bits) = (0, 0, 0);
         for (frame, most) in values.chunks(FRAME_ROWS).zip(&self.largest) {
-            // A frame that consists of restarts has no differences.
+            // A frame whose other rows are all restarts has no differences.
             let own = if *most < step { 0 } else { width_of(most.wrapping_sub(step) as u64) };
             width = width.max(own);
             sum += u64::from(own);

@@ -1,8 +1,8 @@
 //! The dictionary integer column: up to 256 distinct values, sorted, and for each row an index into
 //! them.
 //!
-//! States, kinds and external codes are few and far apart. As the values are sorted, their indexes
-//! compare as they do.
+//! States, kinds and external codes are few and far apart. The values are sorted, so indexes
+//! compare as their values do.
 //!
 //! ```text
 //! dictionary = 67 | values - 1, u8 | width of a value u8 | length of base u8
@@ -250,7 +250,7 @@ mod tests {
             // Equal words; an index beyond them.
             (2, "43 01 08 00 01 02 01", "43 01 08 00 01 01 01"),
             (2, "43 02 08 00 01 02 03 01", "43 02 08 00 01 02 03 03"),
-            // A word beyond 2^64, which a search would miss.
+            // A word beyond 2^64, which a search would not find.
             (
                 2,
                 "43 01 08 08 FE FF FF FF FF FF FF FF 00 01 02",

@@ -1,8 +1,8 @@
 //! Encoding integer columns: computes the exact size of each kind, then writes the shortest.
 //!
 //! Cheap properties are computed for all values; expensive ones only where they can pay. Nothing is
-//! written just to see its length. A caller that has chosen once can [keep](IntEncoder::encode_as)
-//! the kind for the next block, and gets the resulting length.
+//! written just to see its length. A caller can [keep](IntEncoder::encode_as) the kind chosen for
+//! one block for the next, and learns the resulting length.
 
 use super::{
     super::ROWS_MAX,
@@ -15,7 +15,7 @@ use super::{
 pub struct Chosen {
     /// The kind.
     pub kind: IntKind,
-    /// The kind of the whole numbers of decimals and of steps.
+    /// For decimal and scaled columns: the kind of the column of numbers that they contain.
     pub numbers: Option<IntKind>,
     /// The length.
     pub bytes: usize,
@@ -80,7 +80,7 @@ impl IntEncoder {
     /// ([`PAD_BYTES`](super::super::PAD_BYTES)) after the last column.
     pub fn encode(&mut self, values: &[u64], out: &mut Vec<u8>) -> Chosen {
         let plan = self.plan(values, Reads::Any);
-        // Stepped columns must save a tenth: every read divides or multiplies once more.
+        // Scaled columns must save a tenth: every read divides or multiplies once more.
         let bytes = plan.bytes(values.len());
         match self.plan_stepped(values, None, bytes - bytes / 10) {
             Some(stepped) => self.write_scaled(stepped, out),
@@ -89,8 +89,8 @@ impl IntEncoder {
     }
 
     /// Encodes as [`encode`](Self::encode) does, but only in kinds that read any row with one or
-    /// two loads, for values that are read on the way to something else: runs and frames take ten
-    /// times as long.
+    /// two loads, for values that are read on the way to something else: run-length and delta
+    /// columns take ten times as long.
     pub fn encode_direct(&mut self, values: &[u64], out: &mut Vec<u8>) -> Chosen {
         let plan = self.plan(values, Reads::Direct);
         self.write(plan, values, out)
@@ -157,7 +157,7 @@ impl IntEncoder {
 
     /// Appends the values in this kind; in the shortest if this one cannot hold them, and for
     /// [`IntKind::Decimal`], which requires [`encode_floats_as`](IntEncoder::encode_floats_as). For
-    /// steps, the kind of the multiples may be given too.
+    /// scaled columns, the kind of the multiples may be given too.
     pub fn encode_as(
         &mut self,
         kind: IntKind,
@@ -176,8 +176,8 @@ impl IntEncoder {
         }
     }
 
-    /// Plans values as steps, with multiples of the given or the best kind, if they have a step and
-    /// take less than `bytes_max`.
+    /// Plans a scaled column, with multiples of the given or the best kind, if the values have a
+    /// common step and the column takes less than `bytes_max`.
     fn plan_stepped(
         &mut self,
         values: &[u64],
@@ -214,8 +214,8 @@ impl IntEncoder {
         let any = reads == Reads::Any;
         let runs = any.then(|| rle::Plan::below(&values, best.bytes(rows), &mut self.scratch));
         let runs = runs.flatten();
-        // Each kind gets the length that it has to beat. Runs are the slowest but one: a faster
-        // kind of the same length is preferred.
+        // Each kind gets the length that it has to beat. Run-length columns are the slowest kind
+        // but one: a faster kind of the same length is preferred.
         let runs_bytes = runs.as_ref().map_or(usize::MAX, |runs| runs.bytes(rows));
         for kind in DIRECT {
             let bytes_max = best.bytes(rows).min(runs_bytes.saturating_add(1));
@@ -250,7 +250,7 @@ impl IntEncoder {
     }
 }
 
-/// A plan for values as steps, and for their multiples.
+/// A plan for a scaled column, and for its multiples.
 #[derive(Clone, Copy, Debug)]
 struct Scaled {
     head: scaled::Plan,

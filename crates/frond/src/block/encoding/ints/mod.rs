@@ -21,8 +21,8 @@
 //! `scaled.rs` import [`Ints`], which imports them.
 //!
 //! Invariants
-//! 1. [`Ints::parse`] looks at the header only, and proves that everything which the header
-//!    announces lies in the bytes, with the padding.
+//! 1. [`Ints::parse`] reads the header only, and checks that everything which the header announces
+//!    lies in the bytes, with the padding.
 //! 2. After [`Ints::check`] every row has the value that was encoded, unless the bytes were forged
 //!    with right checksums.
 
@@ -151,14 +151,14 @@ impl<'a> Ints<'a> {
             Some(&tag::DELTA) => Delta::cut(rest, rows).map(|_| ()),
             Some(&tag::DECIMAL) => Decimal::cut(rest, rows).map(|_| ()),
             Some(&tag::SCALED) => Scaled::cut(rest, rows).map(|_| ()),
-            // Of these nothing is incomplete after opening.
+            // Columns of these kinds are complete once they are opened.
             _ => rare!(rest, rows, _column => ()),
         };
         fits.ok_or(DOES_NOT_FIT)?;
         Ok(rest)
     }
 
-    /// Opens a column that [`parse`](Ints::parse) accepts, or has accepted, without proving it
+    /// Opens a column that [`parse`](Ints::parse) accepts, or has accepted, without checking it
     /// again; the result does not know its length.
     #[inline]
     pub fn open(bytes: &'a [u8], rows: usize) -> Option<Self> {

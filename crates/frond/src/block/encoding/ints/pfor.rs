@@ -1,12 +1,12 @@
-//! The patched integer column (PFOR): codes only as wide as most values need, and a list of the
-//! others.
+//! The PFOR column (patched frame of reference): codes only as wide as most values need, and a list
+//! of the others.
 //!
 //! Durations, sizes and counts have a long tail: without the few largest values all others fit into
 //! a fraction of the bits. The code of all ones marks the row as an *exception*; the rows of the
 //! exceptions are in a sorted list, followed by the distance of each value from the base.
 //!
 //! ```text
-//! patched = 65 | width of a code u8 | width of an excess u8 | length of base u8 | exceptions u16
+//! pfor = 65 | width of a code u8 | width of an excess u8 | length of base u8 | exceptions u16
 //!         | base | codes | rows of the exceptions | their excesses
 //! ```
 //! A row in the list takes as many bits as the last row of the column needs.
@@ -24,7 +24,7 @@ use super::{
 
 const HEAD_BYTES: usize = 6;
 
-/// A patched column, for reading.
+/// A PFOR column, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Pfor<'a> {
     base: u64,
@@ -127,7 +127,7 @@ impl<'a> Pfor<'a> {
     }
 }
 
-/// A plan to encode values as a patched column.
+/// A plan to encode values as a PFOR column.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     base: u64,

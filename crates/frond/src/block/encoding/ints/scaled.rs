@@ -1,12 +1,12 @@
-//! The stepped column: values that are the least value plus multiples of a common step (scaling by
+//! The scaled column: values that are the least value plus multiples of a common step (scaling by
 //! the greatest common divisor).
 //!
 //! Times in microseconds that were recorded by the second, amounts in whole hundreds, ids assigned
-//! ten at a time: packed as they are, each takes the bits of the step as well. The multiples are a
-//! column of their own, of whichever kind is best for them.
+//! ten at a time: bit-packed directly, each value also takes the bits of the step. The multiples
+//! are a column of their own, of whichever kind is best for them.
 //!
 //! ```text
-//! stepped = 72 | length of least (low half), length of step (high half), u8 | least | step
+//! scaled = 72 | length of least (low half), length of step (high half), u8 | least | step
 //!         | numbers of steps, a column of any other kind but decimal
 //! ```
 //!
@@ -29,7 +29,7 @@ const HEAD_BYTES: usize = 2;
 /// Number of values examined first: usually two or three of them have no step in common.
 const SAMPLES: usize = 16;
 
-/// A stepped column, for reading.
+/// A scaled column, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Scaled<'a> {
     least: u64,
@@ -146,7 +146,7 @@ fn common(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// A plan to encode values as a stepped column.
+/// A plan to encode values as a scaled column.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     least: u64,

@@ -1,14 +1,14 @@
-//! The lone-value column: FOR with a single outlier, one value far from all others, which are
-//! packed against their own base.
+//! The single-outlier column: FOR in which one value, far from all others, has a code of its own.
+//! The others are packed against their own base.
 //!
 //! The placeholder of a null is 0, and "never" is the last possible day: next to times or ids both
 //! are so far away that they would make all codes wide, and too frequent for a list of exceptions.
 //!
 //! ```text
-//! lone = 70 | width of a code u8 | length of lone (low half), length of base (high half), u8
-//!      | lone | base | codes
+//! outlier = 70 | width of a code u8 | length of value (low half), length of base (high half), u8
+//!      | value | base | codes
 //! ```
-//! Code 0 is the lone value, any other is the base + code.
+//! Code 0 is the outlier value, any other code is that value's distance from the base.
 
 use super::super::{
     super::BadBlock,
@@ -23,11 +23,11 @@ use super::{
 
 const HEAD_BYTES: usize = 3;
 
-/// Number of values examined first. A lone value that is in none of them is rare enough for a list
-/// of exceptions.
+/// Number of values examined first. An outlier value that is in none of them is rare enough for a
+/// list of exceptions.
 const SAMPLES: usize = 32;
 
-/// A column with a lone value, for reading.
+/// A column with a single outlier value, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleOutlier<'a> {
     lone: u64,
@@ -70,7 +70,7 @@ impl SingleOutlier<'_> {
     }
 }
 
-/// A plan to encode values as a column with a lone value.
+/// A plan to encode values as a single-outlier column.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     lone: u64,

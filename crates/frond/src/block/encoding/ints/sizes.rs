@@ -1,4 +1,4 @@
-//! Sizes of fixed columns: a change that makes one longer shows in review.
+//! Test of the sizes of fixed columns, so that review shows a change that makes one longer.
 //!
 //! They resemble columns of the data sets for which the encodings were chosen: blocks of some
 //! hundred to two thousand rows of index entries and narrow rows.

@@ -1,5 +1,5 @@
-//! What every kind must do, on data of all sorts: values are restored, bounds equal those of a
-//! plain search, lengths are as announced, and arbitrary bytes do no harm.
+//! Tests of every kind on data of all sorts: values are restored, bounds equal those of a linear
+//! search, lengths are as announced, and arbitrary bytes do no harm.
 
 use proptest::prelude::*;
 
@@ -109,7 +109,7 @@ fn any_values() -> impl Strategy<Value = Vec<u64>> {
     prop_oneof![
         prop::collection::vec(any::<u64>(), many.clone()),
         prop::collection::vec(any_width(), many.clone()),
-        // Within a few bits above a base.
+        // Values within a few bits above a base.
         (any::<u64>(), 0u32..64, prop::collection::vec(any::<u64>(), many.clone())).prop_map(
             |(base, shift, values)| {
                 values.into_iter().map(|v| base.wrapping_add(v >> shift)).collect()
@@ -351,8 +351,8 @@ fn dice() -> impl FnMut() -> u64 {
     }
 }
 
-/// What an encoding must do, through its traits: values that it can hold are restored, and damaged
-/// bytes do no harm.
+/// Checks an encoding through its traits: values that it can hold are restored, and damaged bytes
+/// do no harm.
 pub fn holds<P: IntPlan>(values: &[u64]) {
     let (mut scratch, mut column) = (Scratch::default(), Vec::new());
     let plan = P::below(&Values::of(values), usize::MAX, &mut scratch).expect("it can hold them");
@@ -364,8 +364,8 @@ pub fn holds<P: IntPlan>(values: &[u64]) {
     survives_damage(&column, values.len(), &mut dice());
 }
 
-/// What an encoding must do that contains a column of another one: restore values, and do no harm
-/// when damaged.
+/// Checks an encoding that contains a column of another one: values are restored, and damaged bytes
+/// do no harm.
 pub fn contains(kind: IntKind, values: &[u64]) {
     let mut column = Vec::new();
     let float = Float::Double;

@@ -1,6 +1,6 @@
-//! What each encoding of integers provides: to readers an [`IntColumn`], to the encoder an
-//! [`IntPlan`]. Every encoding is one file that has both. They are dispatched statically, by the
-//! one `match` of `mod.rs` and the one of `encoder.rs`.
+//! The traits that each encoding of integers implements: [`IntColumn`] for readers, and [`IntPlan`]
+//! for the encoder. Every encoding is one file that has both. They are dispatched statically, by
+//! the one `match` of `mod.rs` and the one of `encoder.rs`.
 
 use std::{cell::OnceCell, ops::Range};
 
@@ -18,7 +18,7 @@ pub trait IntColumn<'a>: Sized {
     const KIND: IntKind;
 
     /// Cuts the column, of `rows` rows, off the front of `rest`; `None` if its header announces
-    /// what is not there.
+    /// more than there is.
     fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self>;
 
     /// Reads the header of a column that [`cut`](Self::cut) accepts or has accepted; what follows
@@ -127,7 +127,7 @@ fn falls_of(values: &[u64]) -> usize {
 
 fn ends_of(values: &[u64]) -> (u64, u64) {
     let Some(&first) = values.first() else { return (0, 0) };
-    // Four at a time, so that none waits for the one before.
+    // Four values at a time, so that no comparison waits for the one before.
     let (mut least, mut most) = ([first; 4], [first; 4]);
     let (fours, rest) = values.as_chunks::<4>();
     for four in fours {

@@ -1,8 +1,8 @@
-//! The bytes of a column under a general codec.
+//! Chunks: the string bytes of a column, stored raw or under a general codec.
 //!
-//! After the columnar encodings only text is left for a codec: it gets the string bytes of a column
-//! as one chunk, and is used only where it saves a tenth, since every read of the column then
-//! decodes all of it.
+//! The columnar encodings leave only text for a codec to compress. The codec gets the string bytes
+//! of a column as one chunk. It is used only where it saves a tenth, since every read of the column
+//! then decodes the whole chunk.
 //!
 //! ```text
 //! plain    length | bytes
@@ -24,14 +24,14 @@ const CHUNK_BYTES_MIN: usize = 64;
 pub struct Chunked {
     /// The codec used.
     pub codec: Codec,
-    /// Their raw length.
+    /// Raw length of the bytes.
     pub bytes: usize,
-    /// Their stored length.
+    /// Stored length of the bytes.
     pub stored: usize,
 }
 
 impl Chunked {
-    /// True if they are long enough for a codec to be tried.
+    /// True if the bytes are long enough for a codec to be tried.
     pub fn is_tried(&self) -> bool {
         self.bytes >= CHUNK_BYTES_MIN
     }
@@ -61,7 +61,7 @@ pub(super) fn encode<'a>(
     }
 }
 
-/// True if the saving is worth that every reader decodes the whole chunk.
+/// True if the saving is worth the cost that every reader decodes the whole chunk.
 pub(super) fn worth_it(direct_bytes: usize, coded_bytes: usize) -> bool {
     coded_bytes < direct_bytes - direct_bytes / 10
 }

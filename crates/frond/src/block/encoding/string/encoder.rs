@@ -1,7 +1,7 @@
 //! Encoding string columns by a plan.
 //!
-//! What a plan cannot encode (the model lacks the part, or the strings do not fit) is encoded as
-//! raw. A column is longer than the raw form by at most its first byte.
+//! A column that its plan cannot encode, because the model lacks the part or the strings do not
+//! fit, is encoded as raw. A column is longer than the raw form by at most its first byte.
 
 use super::{
     chunk::Chunked,
@@ -30,8 +30,8 @@ pub struct Written {
 }
 
 /// Encodes string columns. Keeps its memory, and what it derived from models: each column of a
-/// block has its model, and comes again with the next block. When there is no room for all, the
-/// newest is replaced: replacing the oldest would evict each just before it is needed.
+/// block has its model, and comes again with the next block. If the memory does not suffice for all
+/// of them, the newest is replaced: replacing the oldest would evict each just before it is needed.
 #[derive(Debug, Default)]
 pub struct StrEncoder {
     scratch: Scratch,

@@ -20,9 +20,9 @@
 //! chunk that is decoded when the column is parsed; everything else is read in place.
 //!
 //! Invariants
-//! 1. Any bytes give strings or [`BadBlock`](crate::block::BadBlock): no panic, no loop beyond the
-//!    column, no more memory than its block's rows may take. What passed [`Strs::check`] gives
-//!    strings.
+//! 1. Arbitrary bytes yield strings or [`BadBlock`](crate::block::BadBlock): no panic, no loop
+//!    beyond the column, no more memory than its block's rows may take. A column that passed
+//!    [`Strs::check`] yields strings.
 //! 2. A column's length follows from its bytes and the number of its rows.
 //! 3. Equal strings, model and plan give equal bytes.
 //! 4. Strings compare as memcmp, in every kind.

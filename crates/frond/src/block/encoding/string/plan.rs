@@ -1,4 +1,4 @@
-//! Plans: how a string column is encoded. `training.rs` finds the best one.
+//! Plans, which say how a string column is encoded. `training.rs` finds the best one.
 
 use crate::block::Codec;
 

@@ -1,5 +1,5 @@
-//! Prefix columns: sorted strings, each without what it shares with the previous one. The form of a
-//! lone variable key.
+//! Prefix columns: sorted strings, each without what it shares with the previous one. The encoding
+//! for keys that are a single variable field.
 //!
 //! The prefix shared by all is stored once. Every [`RESTART_ROWS`] rows a string is stored whole
 //! (after the common prefix), and an integer column has the offsets of these, so that a search
@@ -356,7 +356,8 @@ mod tests {
         }
     }
 
-    /// A single row, and rows that share nothing, are shorter as raw.
+    /// Checks a column that may be shorter as raw, such as a single row, or rows that share
+    /// nothing.
     fn holds_if_shorter(strings: &Strings) {
         let is_shared = strings.len() > 1 && common_prefix(strings.get(0), strings.get(1)) > 3;
         if is_shared {

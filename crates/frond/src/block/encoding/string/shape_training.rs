@@ -41,7 +41,7 @@ impl Positions {
         for ((byte, votes), &new) in self.bytes.iter_mut().zip(&mut self.votes).zip(string) {
             let (is_same, is_open) = (*byte == new, *votes == 0);
             *byte = if is_open { new } else { *byte };
-            // One up, or one down.
+            // Counts one vote up or down.
             *votes = if is_same | is_open { *votes + 1 } else { votes.wrapping_sub(1) };
         }
     }

@@ -147,8 +147,8 @@ impl<'a> Strs<'a> {
     }
 
     /// Appends the compressed column at the start of `bytes` in its form without a codec, for a
-    /// cache that has room for it. `chunk` is as for [`parse`](Self::parse). Returns the length of
-    /// the decoded chunk.
+    /// cache with free space for it. `chunk` is as for [`parse`](Self::parse). Returns the length
+    /// of the decoded chunk.
     pub fn unpack(
         bytes: &[u8],
         rows: usize,

@@ -2,7 +2,7 @@
 //!
 //! A string that is a template as a whole, as frequent strings are, is looked up by its hash.
 //! Others are found by their literals (`template_walk.rs`), or else by the hash of their skeleton.
-//! What is found is compared before it is used.
+//! A template that is found by a hash is compared with the string before it is used.
 
 use xxhash_rust::xxh3::xxh3_64;
 

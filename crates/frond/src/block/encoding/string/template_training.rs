@@ -46,7 +46,7 @@ pub(super) struct Found {
     pub texts: Strings,
 }
 
-/// How often something occurred, and in which blocks.
+/// How often a string or skeleton occurred, and in which blocks.
 #[derive(Clone, Copy, Debug)]
 struct Met {
     count: usize,
@@ -64,8 +64,8 @@ impl Met {
         self.last = block;
     }
 
-    /// True if it is likely to occur in all blocks, as far as `blocks` of them show: what only
-    /// neighbours share will not be in the next leaf.
+    /// True if it is likely to occur in all blocks, judging by `blocks` sampled ones: a string that
+    /// only neighbouring rows share will not be in the next leaf.
     fn is_everywhere(&self, blocks: usize) -> bool {
         self.count > 1 && (blocks == 1 || self.last - self.first > blocks / 4)
     }
@@ -319,7 +319,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The room left for words.
+/// The space that is left for words in the model.
 struct Room {
     words: usize,
     bytes: usize,
@@ -486,7 +486,8 @@ impl<'a> Values<'a> {
             let last_of_width = (count + 1).is_power_of_two() || count == words.len();
             if last_of_width {
                 let bits = f64::from(width_of(count as u64));
-                // Words that occurred only a few times stand for those that did not occur at all.
+                // Estimates the values without a word: those whose word occurred only a few times
+                // stand for the ones that did not occur in the sample.
                 let strangers = (total - known) as f64 + 1.0;
                 let cost = total as f64 * bits + strangers * text + model / scale;
                 if best.is_none_or(|(least, _)| cost < least) {

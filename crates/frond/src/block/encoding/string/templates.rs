@@ -1,10 +1,11 @@
-//! Templates: what strings of one format have in common, and how each of their slots is packed.
+//! Templates: the parts that strings of one format have in common, and the encoding of each slot
+//! between them.
 //!
 //! The parameters of a call, a log line, the query of a URL: the same literals with different
 //! numbers, names and GUIDs between them. A template consists of the literals and, for each slot
 //! between them (`tokens.rs`), a field: the encoding of what is there. Fields are shared by all
-//! templates, so what is learned about `@user=` in one is known in all. The templates of a leaf are
-//! part of its model.
+//! templates, so what is learned about `@user=` in one template serves all. The templates of a leaf
+//! are part of its model.
 //!
 //! ```text
 //! templates  count | fields | count | templates

@@ -22,7 +22,7 @@ use crate::block::Codec;
 const PLAINER: f64 = 0.98;
 /// A form that is assembled from pieces when it is read must be this much smaller than others.
 const TEMPLATED: f64 = 0.95;
-/// A form of which every read decodes all must take a tenth less than any other.
+/// A form in which every read decodes the whole column must take a tenth less than any other.
 const CODED: f64 = 0.9;
 
 /// A sample of this many blocks is large: a part of it suffices for evaluation.
@@ -70,7 +70,7 @@ pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> 
     contest.offer(&some, StrKind::Prefix, direct, None, 0.0);
     if let Some((words, unseen)) = words(sample) {
         if with_model {
-            // Rows of the leaf outside the sample bring words that the dictionary lacks.
+            // Rows of the leaf outside the sample have words that the dictionary lacks.
             let strangers = (rows - all.len()) as f64 * unseen.share * unseen.bytes;
             let model = StringModel::new(Parts { dictionary: Some(words), ..Parts::default() });
             contest.offer(&some, StrKind::ModelDictionary, direct, Some(&model), strangers);
@@ -109,7 +109,7 @@ pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> 
     }
     let Candidate { plan, mut model, cost, row_bytes } = contest.best;
     debug_assert!(cost.is_finite());
-    // What was trained on a part of the sample is trained again on all of it.
+    // A form that was trained on a part of the sample is trained again on all of it.
     let sample: Vec<&Strings> = sample.iter().collect();
     let again = match plan.kind {
         StrKind::Symbols => symbols_of(&sample),
@@ -182,7 +182,7 @@ struct Candidate {
     row_bytes: f64,
 }
 
-/// The best form so far, and what tries others.
+/// The best form so far, and the state for trying others.
 struct Contest<'a> {
     trial: Trial<'a>,
     best: Candidate,

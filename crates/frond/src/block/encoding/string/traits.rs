@@ -1,5 +1,5 @@
-//! What each encoding of strings provides to readers. Every encoding is one file; `strs.rs` has the
-//! one `match` over them, which dispatches statically.
+//! The trait that each encoding of strings implements for readers. Every encoding is one file;
+//! `strs.rs` has the one `match` over them, which dispatches statically.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -74,7 +74,7 @@ pub(super) fn push(
     })
 }
 
-/// Appends a string in the same way.
+/// Appends bytes to `out`, which has at most `bytes_max` bytes afterwards.
 #[inline]
 pub(super) fn push_bytes(
     out: &mut Strings,

@@ -1,6 +1,6 @@
-//! String columns: every kind with all sorts of strings, compared with the plain list; the results
-//! of training, and the size of columns of fixed strings. Damaged bytes: `damage.rs`. What is
-//! particular to one encoding is tested in its file.
+//! Tests of string columns: every kind with all sorts of strings, compared with the plain list; the
+//! results of training, and the size of columns of fixed strings. Damaged bytes: `damage.rs`.
+//! Properties of a single encoding are tested in its file.
 
 mod damage;
 mod templates;
@@ -386,7 +386,8 @@ fn training_picks_the_encoding_that_suits_a_column() {
     }
 }
 
-/// Random bytes cost only their ends, and those of one length nothing.
+/// Random bytes take only the space of their ends in addition, and none if all strings have one
+/// length.
 #[test]
 fn noise_takes_less_than_one_percent_extra() {
     let strings = fixture("noise");

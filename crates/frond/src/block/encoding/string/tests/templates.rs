@@ -1,6 +1,6 @@
-//! Templates: strings of every kind that they represent and strings that look similar, with models
-//! that know them and models that do not; how much they save; and each rule of their format broken
-//! by itself.
+//! Tests of templates: strings of every kind that they represent and strings that look similar,
+//! with models that know them and models that do not; how much they save; and each rule of their
+//! format broken by itself.
 
 use proptest::prelude::*;
 
