@@ -436,8 +436,8 @@ impl State {
         None
     }
 
-    /// Ends the request. If the leaf was not opened, the request has read nothing from block `start`
-    /// on.
+    /// Ends the request. If the leaf was not opened, the request has read nothing from block
+    /// `start` on.
     fn finish(&mut self, start: usize) {
         self.end.get_or_insert(start);
         self.stage = Stage::Done;
