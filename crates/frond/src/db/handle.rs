@@ -163,6 +163,9 @@ impl Db {
     /// while the thread panics, it leaves the store to the recovery of the next open. A store that
     /// has stopped ([`Stats::failed`]) only closes its files.
     ///
+    /// On a full disk, commits for which the trees have no room stay in the log. It is synced, so
+    /// nothing is lost; the next open recovers from it.
+    ///
     /// # Errors
     /// I/O errors; the store then recovers at the next open. Commits that were acknowledged at
     /// [`Durability::Sync`](crate::Durability::Sync) are there again; of others, those that were

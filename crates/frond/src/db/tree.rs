@@ -14,6 +14,7 @@ use crate::{
     layout::{DecodeError, History, Layout, RowVersions, Standing},
     run::RowSchema,
     sync::Arc,
+    tuple::prefix_end,
 };
 
 /// Options of a new tree, set by its methods:
@@ -576,20 +577,28 @@ pub(super) fn bounds(range: &impl KeyRange) -> Result<(Option<Vec<u8>>, Option<V
 /// A key that starts or ends a range, or none.
 type End<'r> = Option<Cow<'r, [u8]>>;
 
+/// The least key above this one; `None` if it is the greatest. A key of the greatest length has no
+/// longer keys above it.
+pub(super) fn key_after(key: &[u8]) -> Option<Vec<u8>> {
+    if key.len() >= bounds::KEY_BYTES.len() {
+        return prefix_end(key);
+    }
+    Some([key, &[0]].concat())
+}
+
 /// Normalizes a range like [`bounds`], without copies of keys that need not change.
 pub(super) fn borrowed_bounds<R: KeyRange>(range: &R) -> Result<(End<'_>, End<'_>)> {
-    let after = |key: &[u8]| {
-        let mut next = key.to_vec();
-        next.push(0);
-        Cow::Owned(next)
-    };
     let from = match range.lower() {
         Bound::Included(key) => Some(Cow::Borrowed(key)),
-        Bound::Excluded(key) => Some(after(key)),
+        Bound::Excluded(key) => match key_after(key) {
+            Some(next) => Some(Cow::Owned(next)),
+            // No key is in the range.
+            None => return Ok((Some(Cow::Borrowed(key)), Some(Cow::Borrowed(key)))),
+        },
         Bound::Unbounded => None,
     };
     let to = match range.upper() {
-        Bound::Included(key) => Some(after(key)),
+        Bound::Included(key) => key_after(key).map(Cow::Owned),
         Bound::Excluded(key) => Some(Cow::Borrowed(key)),
         Bound::Unbounded => None,
     };

@@ -407,8 +407,20 @@ impl Engine {
         nothing
     }
 
-    /// The last steps of a clean close: everything applied and durable, the slot marked clean.
+    /// Applies everything, makes it durable and marks the slot clean. On a full disk it syncs the
+    /// log instead, which has every commit, and from which the next open recovers.
     pub fn close(&self) -> Result<()> {
+        match self.close_cleanly() {
+            Err(Error::Full(_)) => match self.health.watch(self.log().sync_through_now()) {
+                // The log was closed, and thus synced, before a checkpoint found no space.
+                Ok(_) | Err(Error::Closed) => Ok(()),
+                Err(error) => Err(error),
+            },
+            closed => closed,
+        }
+    }
+
+    fn close_cleanly(&self) -> Result<()> {
         self.freeze();
         while self.apply_oldest()? {}
         self.publish_unchanged();

@@ -1,7 +1,7 @@
 //! Range deletes in any number: more than a run may hold, wherever runs are made, and through
 //! crashes.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, ops::Bound, path::Path};
 
 use frond::{Batch, Db, Durability, Error, Options, Snapshot, Tree, check::CheckMode};
 use frond_testkit::{
@@ -205,4 +205,35 @@ fn range_deletes_too_long_for_a_footer_are_applied_and_replayed() {
         as_it_is_to_be(&db);
         db.close().unwrap();
     }
+}
+
+/// Ranges that end with a key of the greatest length, or begin after it: the key above it is not
+/// one with a byte more.
+#[test]
+fn ranges_may_name_keys_of_the_greatest_length() {
+    let vfs = SimVfs::new();
+    let db = Db::open("/store", Options::new().env(vfs.env(1)).cache_size(64 << 20)).unwrap();
+    let longest = |byte: u8| vec![byte; frond::KEY_BYTES_MAX];
+    let keys = [b"a".to_vec(), longest(b'k'), b"l".to_vec(), longest(0xff)];
+    for (at, name) in ["batch", "txn"].into_iter().enumerate() {
+        for (range, left) in [
+            ((Bound::Unbounded, Bound::Included(longest(b'k'))), vec![2, 3]),
+            ((Bound::Excluded(longest(b'k')), Bound::Unbounded), vec![0, 1]),
+            ((Bound::Excluded(longest(b'k')), Bound::Included(longest(0xff))), vec![0, 1]),
+            ((Bound::Excluded(longest(0xff)), Bound::Unbounded), vec![0, 1, 2, 3]),
+            ((Bound::Unbounded, Bound::Included(longest(0xff))), vec![]),
+        ] {
+            let tree = db.tree(name, Default::default()).unwrap();
+            keys.iter().for_each(|key| tree.put(key, b"").map(drop).unwrap());
+            assert_eq!(tree.count(range.clone()).unwrap(), (keys.len() - left.len()) as u64);
+            match at {
+                0 => tree.delete_range(range.clone()).map(drop).unwrap(),
+                _ => db.transact(|txn| txn.delete_range(&tree, range.clone())).map(drop).unwrap(),
+            }
+            let found: Vec<Vec<u8>> = rows_of(&tree).into_keys().collect();
+            let expected: Vec<Vec<u8>> = left.iter().map(|&at| keys[at].clone()).collect();
+            assert!(found == expected, "{name}, {left:?}: {} rows are left", found.len());
+        }
+    }
+    db.close().unwrap();
 }

@@ -15,7 +15,10 @@ use std::ops::Bound;
 
 use crate::{
     KeyRange, Result,
-    db::{Tree, tree::bounds},
+    db::{
+        Tree,
+        tree::{bounds, key_after},
+    },
 };
 
 use super::{ReadOptions, RowLock, Txn};
@@ -85,7 +88,10 @@ impl Txn {
                 self.delete(tree, &key)?;
                 deleted += 1;
                 if self.spills() != began {
-                    from = Some([&key[..], &[0]].concat());
+                    from = key_after(&key);
+                    if from.is_none() {
+                        return Ok(deleted);
+                    }
                     break;
                 }
             }
