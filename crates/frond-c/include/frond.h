@@ -363,11 +363,11 @@ typedef struct {
 } frond_tree_options;
 
 // Callback that receives a row. Key and value are valid during the call.
-typedef void (*frond_row_told)(void *context,
-                               const uint8_t *key,
-                               size_t key_length,
-                               const uint8_t *value,
-                               size_t value_length);
+typedef void (*frond_row_callback)(void *context,
+                                   const uint8_t *key,
+                                   size_t key_length,
+                                   const uint8_t *value,
+                                   size_t value_length);
 
 // A row that differs between two snapshots of a build. It lies in the build's memory and is valid
 // until the next call of frond_index_build_next.
@@ -550,7 +550,7 @@ typedef struct {
 } frond_wait;
 
 // Callback that receives a wait for a lock, which is valid during the call.
-typedef void (*frond_wait_told)(void *context, const frond_wait *wait);
+typedef void (*frond_wait_callback)(void *context, const frond_wait *wait);
 
 // One transaction of a deadlock cycle. It waited for the one reported next; the last one waited
 // for the first.
@@ -570,7 +570,7 @@ typedef struct {
 } frond_deadlocked;
 
 // Callback that receives one transaction of a deadlock cycle, which is valid during the call.
-typedef void (*frond_deadlocked_told)(void *context, const frond_deadlocked *one);
+typedef void (*frond_deadlocked_callback)(void *context, const frond_deadlocked *one);
 
 // A transaction that holds locks or a snapshot, a batch that holds locks, or a snapshot that
 // belongs to no transaction.
@@ -593,7 +593,7 @@ typedef struct {
 } frond_live;
 
 // Callback that receives a live transaction, which is valid during the call.
-typedef void (*frond_live_told)(void *context, const frond_live *live);
+typedef void (*frond_live_callback)(void *context, const frond_live *live);
 
 // A lock that is held.
 typedef struct {
@@ -615,7 +615,7 @@ typedef struct {
 } frond_held;
 
 // Callback that receives a lock that is held, which is valid during the call.
-typedef void (*frond_held_told)(void *context, const frond_held *held);
+typedef void (*frond_held_callback)(void *context, const frond_held *held);
 
 // Callback that receives a prepared transaction: its name, the number of rows that it writes, and
 // whether it is detached.
@@ -843,7 +843,7 @@ typedef struct {
 } frond_tree_listed;
 
 // Callback that receives the description of a tree, which is valid during the call.
-typedef void (*frond_tree_told)(void *context, const frond_tree_listed *tree);
+typedef void (*frond_tree_callback)(void *context, const frond_tree_listed *tree);
 
 // One entry of a row of temporary trees: the row's own entry, or one in an index.
 typedef struct {
@@ -1025,7 +1025,7 @@ int32_t frond_load_put(frond_load *load,
 // fails with FRD-1104. It must not call the library. The function and `context` must stay valid
 // until the load is released.
 int32_t frond_load_on_duplicate(frond_load *load,
-                                frond_row_told tell,
+                                frond_row_callback visit,
                                 void *context,
                                 frond_error *error);
 
@@ -1194,13 +1194,13 @@ int32_t frond_load_set_interrupter(frond_load *load,
 
 // Checks the store while it is open. With `full`, reads all of it once; otherwise only the log and
 // a few pages. Others can use the store meanwhile. `clean` receives true if no damage was found.
-// `tell`, which may be null, receives each finding as text. `interrupter` and `progress` may be
+// `visit`, which may be null, receives each finding as text. `interrupter` and `progress` may be
 // null.
 int32_t frond_check(const frond_db *db,
                     bool full,
                     const frond_interrupter *interrupter,
                     const frond_progress *progress,
-                    frond_line tell,
+                    frond_line visit,
                     void *context,
                     bool *clean,
                     frond_error *error);
@@ -1541,7 +1541,7 @@ int32_t frond_tree_layout_version(const frond_tree *tree);
 // Reports the calls that currently wait for locks, longest first, as structs; frond_lock_waits
 // reports them as text. Waits for anything else are not reported.
 int32_t frond_each_wait(const frond_db *db,
-                        frond_wait_told tell,
+                        frond_wait_callback visit,
                         void *context,
                         frond_error *error);
 
@@ -1550,7 +1550,7 @@ int32_t frond_each_wait(const frond_db *db,
 // the cycle was resolved, by the clock of `since_nanos` in frond_wait. FROND_NOT_FOUND if there
 // was none.
 int32_t frond_each_deadlocked(const frond_db *db,
-                              frond_deadlocked_told tell,
+                              frond_deadlocked_callback visit,
                               void *context,
                               uint64_t *at_nanos,
                               frond_error *error);
@@ -1558,7 +1558,7 @@ int32_t frond_each_deadlocked(const frond_db *db,
 // Reports the current holders of locks or snapshots, longest first, as structs; frond_transactions
 // reports them as text.
 int32_t frond_each_transaction(const frond_db *db,
-                               frond_live_told tell,
+                               frond_live_callback visit,
                                void *context,
                                frond_error *error);
 
@@ -1568,7 +1568,7 @@ int32_t frond_each_transaction(const frond_db *db,
 // spilled from memory are locked without being reported.
 int32_t frond_each_lock(const frond_db *db,
                         size_t max,
-                        frond_held_told tell,
+                        frond_held_callback visit,
                         void *context,
                         size_t *more,
                         frond_error *error);
@@ -1577,7 +1577,7 @@ int32_t frond_each_lock(const frond_db *db,
 // were locked. Call it from the thread that uses the transaction.
 int32_t frond_txn_each_lock(const frond_txn *txn,
                             size_t max,
-                            frond_held_told tell,
+                            frond_held_callback visit,
                             void *context,
                             size_t *more,
                             frond_error *error);
@@ -1645,7 +1645,7 @@ void frond_prepared_detach(frond_prepared *prepared);
 // the store was opened and that no earlier such call has listed.
 int32_t frond_prepared_list(const frond_db *db,
                             bool only_new,
-                            frond_prepared_line tell,
+                            frond_prepared_line visit,
                             void *context,
                             frond_error *error);
 
@@ -1800,7 +1800,7 @@ int32_t frond_snapshot_open(const frond_db *db,
 int32_t frond_snapshot_drop(const frond_db *db, const char *name, frond_error *error);
 
 // Lists the names of all named snapshots, in order.
-int32_t frond_snapshots(const frond_db *db, frond_line tell, void *context, frond_error *error);
+int32_t frond_snapshots(const frond_db *db, frond_line visit, void *context, frond_error *error);
 
 // Opens a tree by the name that it had in the snapshot, even if it has another name now.
 // frond_tree_info returns the attributes that it had there, and if its layout has changed since,
@@ -1953,19 +1953,19 @@ int32_t frond_tree_info(const frond_tree *tree,
                         frond_error *error);
 
 // Lists the names of all trees, in order.
-int32_t frond_trees(const frond_db *db, frond_line tell, void *context, frond_error *error);
+int32_t frond_trees(const frond_db *db, frond_line visit, void *context, frond_error *error);
 
 // Lists all trees, ordered by name, as structs; frond_trees lists only their names. Opens none of
 // them.
 int32_t frond_each_tree(const frond_db *db,
-                        frond_tree_told tell,
+                        frond_tree_callback visit,
                         void *context,
                         frond_error *error);
 
 // Reports problems that were found when the store was opened. They lost nothing, but need
 // attention. Each is one sentence with a code (FRD-2105, FRD-1303, FRD-1304). Usually there are
 // none.
-int32_t frond_warnings(const frond_db *db, frond_line tell, void *context, frond_error *error);
+int32_t frond_warnings(const frond_db *db, frond_line visit, void *context, frond_error *error);
 
 // Creates a temporary tree, which has no name. It exists at once, and no rollback removes it.
 // `options` may be null.
@@ -2380,22 +2380,22 @@ uint64_t frond_party_tag(const frond_party *party);
 // Interrupts the transaction, as frond_interrupt does.
 void frond_party_interrupt(const frond_party *party);
 
-// Calls `tell` with `cookie`, on a thread of the store, once every commit sequenced so far is
+// Calls `done` with `cookie`, on a thread of the store, once every commit sequenced so far is
 // durable: within one second, and at the latest before frond_close returns. It is never called if
-// the store has stopped. `tell` must not call the library.
-int32_t frond_when_synced(const frond_db *db, frond_synced tell, void *cookie, frond_error *error);
+// the store has stopped. `done` must not call the library.
+int32_t frond_when_synced(const frond_db *db, frond_synced done, void *cookie, frond_error *error);
 
 // Reports the current holders of locks or snapshots, one line each, longest first: how long they
 // have held them, how much they have written, and the commit whose state they read. Includes
 // snapshots that belong to no transaction. A transaction that holds neither, because it has done
 // nothing yet or is between two statements at FROND_READ_COMMITTED, is not reported.
-int32_t frond_transactions(const frond_db *db, frond_line tell, void *context, frond_error *error);
+int32_t frond_transactions(const frond_db *db, frond_line visit, void *context, frond_error *error);
 
 // Reports the calls that currently wait for locks, one line each: the waiter, the tree, the start
 // of the key (in quotes), and the holder. Other waits are not reported: waits of a transaction,
 // before its first lock, for batches that are being committed; waits for background work that
 // cannot keep up; and waits for space in memory, in the log or on disk.
-int32_t frond_lock_waits(const frond_db *db, frond_line tell, void *context, frond_error *error);
+int32_t frond_lock_waits(const frond_db *db, frond_line visit, void *context, frond_error *error);
 
 // Describes the last deadlock in words, with the names of trees and the starts of keys.
 // FROND_NOT_FOUND if there was none.
@@ -2406,7 +2406,7 @@ int32_t frond_last_deadlock(const frond_db *db, frond_buffer *words, frond_error
 int32_t frond_stat(const frond_db *db, const char *name, uint64_t *value, frond_error *error);
 
 // Reports all numbers that `frond stats` prints, in a fixed order.
-int32_t frond_stats(const frond_db *db, frond_number tell, void *context, frond_error *error);
+int32_t frond_stats(const frond_db *db, frond_number visit, void *context, frond_error *error);
 
 // Returns latencies since the store was opened; `what` is FROND_COMMITS, …. `count` receives the
 // number of operations that were timed. `nanos` receives the time that `per_mille` of a thousand

@@ -133,7 +133,7 @@ fn frond_load_put(load: &mut frond_load, key: &[u8], value: &[u8]) -> Done {
 }
 
 /// Callback that receives a row. Key and value are valid during the call.
-pub type frond_row_told = Option<
+pub type frond_row_callback = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
         key: *const u8,
@@ -150,17 +150,17 @@ pub type frond_row_told = Option<
 #[api]
 fn frond_load_on_duplicate(
     load: &mut frond_load,
-    tell: frond_row_told,
+    visit: frond_row_callback,
     context: *mut c_void,
 ) -> Done {
     struct Context(*mut c_void);
     // SAFETY: the caller promises that the thread that uses the load may use the context.
     unsafe impl Send for Context {}
-    let (tell, context) = (callback(tell)?, Context(context));
+    let (visit, context) = (callback(visit)?, Context(context));
     load.0.on_duplicate(move |key, value| {
         let context = &context;
         // SAFETY: the caller's function; its arguments are valid until it returns.
-        unsafe { tell(context.0, key.as_ptr(), key.len(), value.as_ptr(), value.len()) };
+        unsafe { visit(context.0, key.as_ptr(), key.len(), value.as_ptr(), value.len()) };
     });
     Ok(())
 }

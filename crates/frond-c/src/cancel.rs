@@ -108,7 +108,7 @@ fn frond_load_set_interrupter(load: &mut frond_load, interrupter: &frond_interru
 
 /// Checks the store while it is open. With `full`, reads all of it once; otherwise only the log and
 /// a few pages. Others can use the store meanwhile. `clean` receives true if no damage was found.
-/// `tell`, which may be null, receives each finding as text. `interrupter` and `progress` may be
+/// `visit`, which may be null, receives each finding as text. `interrupter` and `progress` may be
 /// null.
 #[api]
 fn frond_check(
@@ -116,7 +116,7 @@ fn frond_check(
     full: bool,
     interrupter: Option<&frond_interrupter>,
     progress: Option<&frond_progress>,
-    tell: frond_line,
+    visit: frond_line,
     context: *mut c_void,
     clean: &mut bool,
 ) -> Done {
@@ -125,8 +125,8 @@ fn frond_check(
     let progress = progress.map(|given| given.0.clone()).unwrap_or_default();
     let report = db.0.check_cancellable(mode, &interrupter, &progress)?;
     *clean = report.is_clean();
-    match tell {
-        Some(_) => tell_lines(tell, context, report.findings.iter().map(ToString::to_string)),
+    match visit {
+        Some(_) => visit_lines(visit, context, report.findings.iter().map(ToString::to_string)),
         None => Ok(()),
     }
 }

@@ -5,13 +5,13 @@ use frond::{RowCount, stats::RangeEstimate};
 use crate::{bytes::*, error::*, store::frond_tree, txn::frond_txn};
 
 /// Returns a row count, and whether the rows were counted.
-pub(crate) fn tell_count(count: RowCount, rows: &mut u64, exact: Option<&mut bool>) -> Done {
+pub(crate) fn return_count(count: RowCount, rows: &mut u64, exact: Option<&mut bool>) -> Done {
     *rows = count.rows;
     set(exact, count.exact)
 }
 
 /// Returns an estimate: rows, and their bytes.
-pub(crate) fn tell_estimate(
+pub(crate) fn return_estimate(
     estimate: RangeEstimate,
     rows: &mut u64,
     data_bytes: Option<&mut u64>,
@@ -25,7 +25,7 @@ pub(crate) fn tell_estimate(
 /// whether it existed.
 #[api]
 fn frond_tree_row_count(tree: &frond_tree, rows: &mut u64, exact: Option<&mut bool>) -> Done {
-    tell_count(tree.0.row_count()?, rows, exact)
+    return_count(tree.0.row_count()?, rows, exact)
 }
 
 /// Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
@@ -41,7 +41,7 @@ fn frond_tree_estimate(
     rows: &mut u64,
     data_bytes: Option<&mut u64>,
 ) -> Done {
-    tell_estimate(tree.0.estimate(range)?, rows, data_bytes)
+    return_estimate(tree.0.estimate(range)?, rows, data_bytes)
 }
 
 /// Counts the rows from `from` up to, but not including, `to` that a plain scan of the transaction
@@ -64,7 +64,7 @@ fn frond_txn_estimate(
     rows: &mut u64,
     data_bytes: Option<&mut u64>,
 ) -> Done {
-    tell_estimate(txn.txn.estimate(&tree.0, range)?, rows, data_bytes)
+    return_estimate(txn.txn.estimate(&tree.0, range)?, rows, data_bytes)
 }
 
 /// Reserves `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least

@@ -134,22 +134,22 @@ pub struct frond_held {
 
 /// Callback that receives a wait for a lock, which is valid during the call.
 // SAFETY: where it is called, here and below, its arguments are valid until it returns.
-pub type frond_wait_told =
+pub type frond_wait_callback =
     Option<unsafe extern "C" fn(context: *mut c_void, wait: *const frond_wait)>;
 
 /// Callback that receives one transaction of a deadlock cycle, which is valid during the call.
 // SAFETY: as above.
-pub type frond_deadlocked_told =
+pub type frond_deadlocked_callback =
     Option<unsafe extern "C" fn(context: *mut c_void, one: *const frond_deadlocked)>;
 
 /// Callback that receives a live transaction, which is valid during the call.
 // SAFETY: as above.
-pub type frond_live_told =
+pub type frond_live_callback =
     Option<unsafe extern "C" fn(context: *mut c_void, live: *const frond_live)>;
 
 /// Callback that receives a lock that is held, which is valid during the call.
 // SAFETY: as above.
-pub type frond_held_told =
+pub type frond_held_callback =
     Option<unsafe extern "C" fn(context: *mut c_void, held: *const frond_held)>;
 
 fn nanos(time: std::time::Duration) -> u64 {
@@ -209,8 +209,8 @@ fn on(on: LockOn) -> i32 {
 /// Reports the calls that currently wait for locks, longest first, as structs; frond_lock_waits
 /// reports them as text. Waits for anything else are not reported.
 #[api]
-fn frond_each_wait(db: &frond_db, tell: frond_wait_told, context: *mut c_void) -> Done {
-    let tell = callback(tell)?;
+fn frond_each_wait(db: &frond_db, visit: frond_wait_callback, context: *mut c_void) -> Done {
+    let visit = callback(visit)?;
     for wait in db.0.lock_waits() {
         let name = ended(&wait.tree_name);
         let key = (wait.key_hash, wait.key.as_ref());
@@ -225,7 +225,7 @@ fn frond_each_wait(db: &frond_db, tell: frond_wait_told, context: *mut c_void) -
             lasts_nanos: nanos(wait.lasts),
         };
         // SAFETY: the caller's function; its arguments are valid until it returns.
-        unsafe { tell(context, &record) };
+        unsafe { visit(context, &record) };
     }
     Ok(())
 }
@@ -237,11 +237,11 @@ fn frond_each_wait(db: &frond_db, tell: frond_wait_told, context: *mut c_void) -
 #[api]
 fn frond_each_deadlocked(
     db: &frond_db,
-    tell: frond_deadlocked_told,
+    visit: frond_deadlocked_callback,
     context: *mut c_void,
     at_nanos: Option<&mut u64>,
 ) -> Done {
-    let tell = callback(tell)?;
+    let visit = callback(visit)?;
     let last = db.0.last_deadlock().ok_or(Fail::NotFound)?;
     set(at_nanos, nanos(last.at))?;
     for one in &last.parties {
@@ -256,7 +256,7 @@ fn frond_each_deadlocked(
             waited_nanos: nanos(one.waited),
         };
         // SAFETY: as above.
-        unsafe { tell(context, &record) };
+        unsafe { visit(context, &record) };
     }
     Ok(())
 }
@@ -264,8 +264,8 @@ fn frond_each_deadlocked(
 /// Reports the current holders of locks or snapshots, longest first, as structs; frond_transactions
 /// reports them as text.
 #[api]
-fn frond_each_transaction(db: &frond_db, tell: frond_live_told, context: *mut c_void) -> Done {
-    let tell = callback(tell)?;
+fn frond_each_transaction(db: &frond_db, visit: frond_live_callback, context: *mut c_void) -> Done {
+    let visit = callback(visit)?;
     let lasted = |time| i64::try_from(nanos(time)).unwrap_or(i64::MAX);
     for one in db.0.transactions() {
         let record = frond_live {
@@ -278,7 +278,7 @@ fn frond_each_transaction(db: &frond_db, tell: frond_live_told, context: *mut c_
             waits: one.waits,
         };
         // SAFETY: as above.
-        unsafe { tell(context, &record) };
+        unsafe { visit(context, &record) };
     }
     Ok(())
 }
@@ -309,18 +309,18 @@ fn held(one: &HeldLock, name: &str) -> frond_held {
     }
 }
 
-fn tell_held(
+fn visit_held(
     found: &HeldLocks,
-    tell: frond_held_told,
+    visit: frond_held_callback,
     context: *mut c_void,
     more: Option<&mut usize>,
 ) -> Done {
-    let tell = callback(tell)?;
+    let visit = callback(visit)?;
     set(more, found.more)?;
     for one in &found.locks {
         let name = ended(&one.tree_name);
         // SAFETY: the caller's function; its arguments are valid until it returns.
-        unsafe { tell(context, &held(one, &name)) };
+        unsafe { visit(context, &held(one, &name)) };
     }
     Ok(())
 }
@@ -333,11 +333,11 @@ fn tell_held(
 fn frond_each_lock(
     db: &frond_db,
     max: usize,
-    tell: frond_held_told,
+    visit: frond_held_callback,
     context: *mut c_void,
     more: Option<&mut usize>,
 ) -> Done {
-    tell_held(&db.0.locks(max), tell, context, more)
+    visit_held(&db.0.locks(max), visit, context, more)
 }
 
 /// Reports the locks of one transaction, like frond_each_lock, with rows in the order in which they
@@ -346,11 +346,11 @@ fn frond_each_lock(
 fn frond_txn_each_lock(
     txn: &frond_txn,
     max: usize,
-    tell: frond_held_told,
+    visit: frond_held_callback,
     context: *mut c_void,
     more: Option<&mut usize>,
 ) -> Done {
-    tell_held(&txn.txn.control().locks(max)?, tell, context, more)
+    visit_held(&txn.txn.control().locks(max)?, visit, context, more)
 }
 
 /// Computes the hash that stands for a key of a tree in `key_hash` of frond_locked: 16 bytes,

@@ -112,14 +112,14 @@ pub type frond_prepared_line = Option<
 fn frond_prepared_list(
     db: &frond_db,
     only_new: bool,
-    tell: frond_prepared_line,
+    visit: frond_prepared_line,
     context: *mut c_void,
 ) -> Done {
-    let tell = callback(tell)?;
+    let visit = callback(visit)?;
     for one in if only_new { db.0.take_recovered() } else { db.0.prepared() } {
         let xid = one.xid.as_bytes();
         // SAFETY: the caller's function; its arguments are valid until it returns.
-        unsafe { tell(context, xid.as_ptr(), xid.len(), one.entries, one.is_detached) };
+        unsafe { visit(context, xid.as_ptr(), xid.len(), one.entries, one.is_detached) };
     }
     Ok(())
 }

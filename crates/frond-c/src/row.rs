@@ -84,7 +84,7 @@ pub struct frond_conflict {
 }
 
 /// Writes the conflict to the caller's struct.
-pub(crate) fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Done {
+pub(crate) fn return_conflict(out: &mut frond_conflict, met: Option<RowConflict>) -> Done {
     match met {
         None => out.index = -1,
         Some(RowConflict { index, value }) => {
@@ -123,7 +123,7 @@ fn frond_txn_insert_row(
         let (tree, key, value) = (entry.tree()?, entry.key()?, entry.value()?);
         row.push(RowEntry { tree, key, value, unique: entry.unique, absent: entry.absent });
     }
-    tell(conflict, txn.txn.row_writer().insert(&row, lock)?)
+    return_conflict(conflict, txn.txn.row_writer().insert(&row, lock)?)
 }
 
 /// Changes a row. Pass only the entries that change. If a unique entry moves to a key that exists
@@ -145,7 +145,7 @@ fn frond_txn_update_row(
         let (tree, old) = (entry.tree()?, old.transpose()?);
         row.push(RowChange { tree, old, new, unique: entry.unique });
     }
-    tell(conflict, txn.txn.row_writer().update(&row, lock)?)
+    return_conflict(conflict, txn.txn.row_writer().update(&row, lock)?)
 }
 
 /// Deletes all entries of a row, given by tree and key; values are ignored.

@@ -54,8 +54,8 @@ fn frond_snapshot_drop(db: &frond_db, name: &str) -> Done {
 
 /// Lists the names of all named snapshots, in order.
 #[api]
-fn frond_snapshots(db: &frond_db, tell: frond_line, context: *mut c_void) -> Done {
-    tell_lines(tell, context, db.0.snapshots().into_iter().map(|one| one.name))
+fn frond_snapshots(db: &frond_db, visit: frond_line, context: *mut c_void) -> Done {
+    visit_lines(visit, context, db.0.snapshots().into_iter().map(|one| one.name))
 }
 
 /// Opens a tree by the name that it had in the snapshot, even if it has another name now.

@@ -269,8 +269,8 @@ pub type frond_line =
 
 /// Lists the names of all trees, in order.
 #[api]
-fn frond_trees(db: &frond_db, tell: frond_line, context: *mut c_void) -> Done {
-    tell_lines(tell, context, db.0.trees().into_iter().map(|tree| tree.name))
+fn frond_trees(db: &frond_db, visit: frond_line, context: *mut c_void) -> Done {
+    visit_lines(visit, context, db.0.trees().into_iter().map(|tree| tree.name))
 }
 
 /// Description of a tree in a listing.
@@ -294,14 +294,14 @@ pub struct frond_tree_listed {
 
 /// Callback that receives the description of a tree, which is valid during the call.
 // SAFETY: where it is called, its arguments are valid until it returns.
-pub type frond_tree_told =
+pub type frond_tree_callback =
     Option<unsafe extern "C" fn(context: *mut c_void, tree: *const frond_tree_listed)>;
 
 /// Lists all trees, ordered by name, as structs; frond_trees lists only their names. Opens none of
 /// them.
 #[api]
-fn frond_each_tree(db: &frond_db, tell: frond_tree_told, context: *mut c_void) -> Done {
-    let tell = callback(tell)?;
+fn frond_each_tree(db: &frond_db, visit: frond_tree_callback, context: *mut c_void) -> Done {
+    let visit = callback(visit)?;
     for tree in db.0.trees() {
         let name = format!("{}\0", tree.name);
         let given = Some(&tree.options.attributes[..]).filter(|given| !given.is_empty());
@@ -316,7 +316,7 @@ fn frond_each_tree(db: &frond_db, tell: frond_tree_told, context: *mut c_void) -
             attributes_length,
         };
         // SAFETY: the caller's function; its arguments are valid until it returns.
-        unsafe { tell(context, &raw const listed) };
+        unsafe { visit(context, &raw const listed) };
     }
     Ok(())
 }
@@ -325,21 +325,21 @@ fn frond_each_tree(db: &frond_db, tell: frond_tree_told, context: *mut c_void) -
 /// attention. Each is one sentence with a code (FRD-2105, FRD-1303, FRD-1304). Usually there are
 /// none.
 #[api]
-fn frond_warnings(db: &frond_db, tell: frond_line, context: *mut c_void) -> Done {
-    tell_lines(tell, context, db.0.warnings().iter().cloned())
+fn frond_warnings(db: &frond_db, visit: frond_line, context: *mut c_void) -> Done {
+    visit_lines(visit, context, db.0.warnings().iter().cloned())
 }
 
-pub(crate) fn tell_lines(
-    tell: frond_line,
+pub(crate) fn visit_lines(
+    visit: frond_line,
     context: *mut c_void,
     lines: impl Iterator<Item = String>,
 ) -> Done {
-    let tell = callback(tell)?;
+    let visit = callback(visit)?;
     for line in lines {
         let length = line.len();
         let line = format!("{line}\0");
         // SAFETY: the caller's function; the text is valid until it returns.
-        unsafe { tell(context, line.as_ptr().cast(), length) };
+        unsafe { visit(context, line.as_ptr().cast(), length) };
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use frond::{TemporaryTree, transaction::TemporaryEntry};
 
 use crate::{
     bytes::*,
-    counts::{tell_count, tell_estimate},
+    counts::{return_count, return_estimate},
     cursor::frond_cursor,
     error::*,
     projection::frond_projection,
@@ -193,7 +193,7 @@ fn frond_temporary_insert_row(
             }
         });
     }
-    tell(conflict, txn.txn.row_writer().insert_temporary(&row)?)
+    return_conflict(conflict, txn.txn.row_writer().insert_temporary(&row)?)
 }
 
 /// Reads the values of many keys, as written last, like frond_txn_get_many.
@@ -235,7 +235,7 @@ fn frond_temporary_row_count(
     rows: &mut u64,
     exact: Option<&mut bool>,
 ) -> Done {
-    tell_count(tree.0.row_count()?, rows, exact)
+    return_count(tree.0.row_count()?, rows, exact)
 }
 
 /// Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
@@ -248,7 +248,7 @@ fn frond_temporary_estimate(
     rows: &mut u64,
     data_bytes: Option<&mut u64>,
 ) -> Done {
-    tell_estimate(tree.0.estimate(range)?, rows, data_bytes)
+    return_estimate(tree.0.estimate(range)?, rows, data_bytes)
 }
 
 /// Counts the rows from `from` up to, but not including, `to` that a scan would find. A null bound

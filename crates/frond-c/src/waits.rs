@@ -146,19 +146,19 @@ impl LockHooks for frond_lock_hooks {
 // SAFETY: where it is called, the cookie is the one given with it.
 pub type frond_synced = Option<unsafe extern "C" fn(cookie: *mut c_void)>;
 
-/// Calls `tell` with `cookie`, on a thread of the store, once every commit sequenced so far is
+/// Calls `done` with `cookie`, on a thread of the store, once every commit sequenced so far is
 /// durable: within one second, and at the latest before frond_close returns. It is never called if
-/// the store has stopped. `tell` must not call the library.
+/// the store has stopped. `done` must not call the library.
 #[api]
-fn frond_when_synced(db: &frond_db, tell: frond_synced, cookie: *mut c_void) -> Done {
+fn frond_when_synced(db: &frond_db, done: frond_synced, cookie: *mut c_void) -> Done {
     struct Cookie(*mut c_void);
     // SAFETY: the caller promises that the store's thread may use the cookie.
     unsafe impl Send for Cookie {}
-    let (tell, cookie) = (callback(tell)?, Cookie(cookie));
+    let (done, cookie) = (callback(done)?, Cookie(cookie));
     db.0.when_synced(move || {
         let Cookie(cookie) = { cookie };
         // SAFETY: the caller's function, with the cookie given with it.
-        unsafe { tell(cookie) }
+        unsafe { done(cookie) }
     })?;
     Ok(())
 }

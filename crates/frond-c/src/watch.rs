@@ -17,8 +17,8 @@ pub const FROND_LOCK_WAITS: i32 = 3;
 /// snapshots that belong to no transaction. A transaction that holds neither, because it has done
 /// nothing yet or is between two statements at FROND_READ_COMMITTED, is not reported.
 #[api]
-fn frond_transactions(db: &frond_db, tell: frond_line, context: *mut c_void) -> Done {
-    tell_lines(tell, context, db.0.transactions().iter().map(ToString::to_string))
+fn frond_transactions(db: &frond_db, visit: frond_line, context: *mut c_void) -> Done {
+    visit_lines(visit, context, db.0.transactions().iter().map(ToString::to_string))
 }
 
 /// Reports the calls that currently wait for locks, one line each: the waiter, the tree, the start
@@ -26,8 +26,8 @@ fn frond_transactions(db: &frond_db, tell: frond_line, context: *mut c_void) -> 
 /// before its first lock, for batches that are being committed; waits for background work that
 /// cannot keep up; and waits for space in memory, in the log or on disk.
 #[api]
-fn frond_lock_waits(db: &frond_db, tell: frond_line, context: *mut c_void) -> Done {
-    tell_lines(tell, context, db.0.lock_waits().iter().map(ToString::to_string))
+fn frond_lock_waits(db: &frond_db, visit: frond_line, context: *mut c_void) -> Done {
+    visit_lines(visit, context, db.0.lock_waits().iter().map(ToString::to_string))
 }
 
 /// Describes the last deadlock in words, with the names of trees and the starts of keys.
@@ -53,12 +53,12 @@ pub type frond_number =
 
 /// Reports all numbers that `frond stats` prints, in a fixed order.
 #[api]
-fn frond_stats(db: &frond_db, tell: frond_number, context: *mut c_void) -> Done {
-    let tell = callback(tell)?;
+fn frond_stats(db: &frond_db, visit: frond_number, context: *mut c_void) -> Done {
+    let visit = callback(visit)?;
     for (name, value) in db.0.stats().iter() {
         let name = format!("{name}\0");
         // SAFETY: the caller's function; the name is valid until it returns.
-        unsafe { tell(context, name.as_ptr().cast(), value) };
+        unsafe { visit(context, name.as_ptr().cast(), value) };
     }
     Ok(())
 }

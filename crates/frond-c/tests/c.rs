@@ -162,7 +162,7 @@ const MAY_BE_NULL: &[(&str, &[&str])] = &[
     ("frond_temporary_delete_range", &["rows"]),
     ("frond_temporary_estimate", &["data_bytes"]),
     ("frond_temporary_row_count", &["exact"]),
-    ("frond_check", &["interrupter", "progress", "tell"]),
+    ("frond_check", &["interrupter", "progress", "visit"]),
     ("frond_txn_read", &["locked"]),
     ("frond_txn_read_many", &["locked"]),
     ("frond_tree_info", &["birth", "attributes"]),

@@ -1,5 +1,5 @@
-//! Frond against the model: every answer of long random scripts, under many sizes of everything,
-//! with crashes, kills and clean restarts in between (docs/safety.md §4.3).
+//! Tests of Frond against the model: every answer of long random scripts, under many sizes of
+//! everything, with crashes, kills and clean restarts in between (docs/safety.md §4.3).
 
 use frond::Durability;
 use frond_testkit::{

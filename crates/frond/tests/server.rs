@@ -1,5 +1,6 @@
-//! What a server needs from a store besides transactions: reads of many keys at once, a snapshot at
-//! a known place in the order of commits, and notification when the log is synced.
+//! Tests of what a server needs from a store in addition to transactions: reads of many keys at
+//! once, a snapshot at a known place in the order of commits, and notification when the log is
+//! synced.
 
 mod common;
 

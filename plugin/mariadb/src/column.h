@@ -52,11 +52,11 @@ struct Column {
     CHARSET_INFO *charset;
     bool pads_bytes; /* The character set pads with the byte of a space. */
     /*
-      Most values of the column can be recovered from the key; the others, see `is_told`, are stored
+      Most values of the column can be recovered from the key; the others, see `is_recoverable`, are stored
       next to the key. A stored value that is empty means that the key has it, so the key is decoded
       first.
     */
-    bool is_mostly_told = false;
+    bool is_mostly_recoverable = false;
     const Text_of_weights *text = nullptr; /* For text that can mostly be recovered. */
 };
 
@@ -128,10 +128,10 @@ inline bool is_minus_zero(const Column &column, const uchar *data)
   Whether this content of a column can be recovered from the key, if the column mostly can: -0.0 has
   the key of 0.0.
 */
-inline bool is_told(const Column &column, const uchar *content, size_t length)
+inline bool is_recoverable(const Column &column, const uchar *content, size_t length)
 {
-    return column.is_mostly_told &&
-           (column.text != nullptr ? column.text->is_told(content, length) : !is_minus_zero(column, content));
+    return column.is_mostly_recoverable &&
+           (column.text != nullptr ? column.text->is_recoverable(content, length) : !is_minus_zero(column, content));
 }
 
 /* The content of a column of variable length; for CHAR, without the spaces at its end. */

@@ -74,9 +74,9 @@ Key_codec::Part::Part(const TABLE *table, const KEY_PART_INFO &info, bool is_pri
     */
     const bool is_float = column.kind == Kind::Float || column.kind == Kind::Double;
     column.text = weights && is_whole ? weights->text() : nullptr;
-    column.is_mostly_told = column.text != nullptr || (is_float && is_whole && !is_primary);
+    column.is_mostly_recoverable = column.text != nullptr || (is_float && is_whole && !is_primary);
     told = Told::Nothing;
-    if (column.is_mostly_told)
+    if (column.is_mostly_recoverable)
         told = Told::Mostly;
     else if (is_whole && !column.is_text() && !is_float)
         told = Told::All;

@@ -16,7 +16,7 @@ namespace frond {
 /* How much of a column can be recovered from its key. */
 enum class Told : uint8_t {
     Nothing, /* A prefix of a column, or weights that cannot be turned back. */
-    Mostly,  /* See Column::is_mostly_told. */
+    Mostly,  /* See Column::is_mostly_recoverable. */
     All,
 };
 

@@ -58,7 +58,7 @@ inline bool decode_column(const Column &column, const uint8_t **at, const uint8_
     } else {
         if (!get_length(*at, end, &length))
             return false;
-        const bool is_filled = length == 0 && column.is_mostly_told;
+        const bool is_filled = length == 0 && column.is_mostly_recoverable;
         if (is_wanted && !is_filled && !put_content(column, *at, length, data))
             return false;
     }
@@ -133,7 +133,7 @@ void Row_codec::encode(const uchar *record, std::string *out) const
         }
         size_t length = 0;
         const uchar *bytes = is_null ? data : content(column, data, &length);
-        if (is_told(column, bytes, length))
+        if (is_recoverable(column, bytes, length))
             length = 0;
         at = put_length(at, length);
         if (length != 0)
@@ -228,7 +228,7 @@ void Entry_codec::encode(const uchar *record, std::string_view primary, std::str
         const uchar *data = record + column.offset;
         size_t length = 0;
         const uchar *bytes = column.is_null(record) ? data : content(column, data, &length);
-        append_prefixed(bytes, is_told(column, bytes, length) ? 0 : length, out);
+        append_prefixed(bytes, is_recoverable(column, bytes, length) ? 0 : length, out);
     }
 }
 
@@ -253,7 +253,7 @@ bool Entry_codec::decode(std::string_view rest, uchar *record) const
         if (!get_length(at, end, &length))
             return false;
         uchar *data = record + column.offset;
-        if (length == 0 && column.is_mostly_told)
+        if (length == 0 && column.is_mostly_recoverable)
             continue;
         if (column.is_fixed() && length == column.length)
             memcpy(data, at, length);

@@ -11,7 +11,7 @@ namespace {
 void keep(void *context, const uint8_t *key, size_t key_length, const uint8_t *value, size_t value_length)
 {
     Table_load::Twice *twice = static_cast<Table_load::Twice *>(context);
-    twice->is_told = true;
+    twice->is_recoverable = true;
     twice->key.assign(reinterpret_cast<const char *>(key), key_length);
     twice->value.assign(reinterpret_cast<const char *>(value), value_length);
 }
@@ -74,7 +74,7 @@ void Table_load::give_up()
 const Table_load::Twice *Table_load::duplicate() const
 {
     for (const std::unique_ptr<One> &one : loads_)
-        if (one != nullptr && one->twice.is_told)
+        if (one != nullptr && one->twice.is_recoverable)
             return &one->twice;
     return nullptr;
 }

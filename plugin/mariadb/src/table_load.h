@@ -46,7 +46,7 @@ public:
     /* For DUPLICATE_KEY: a row of the index that has the key of another. */
     struct Twice {
         uint index = 0;
-        bool is_told = false;
+        bool is_recoverable = false;
         std::string key, value;
     };
     const Twice *duplicate() const;

@@ -95,7 +95,7 @@ Text_of_weights::Text_of_weights(CHARSET_INFO *charset, const Unit_form &form) :
     }
 }
 
-bool Text_of_weights::is_told(const uchar *text, size_t length) const
+bool Text_of_weights::is_recoverable(const uchar *text, size_t length) const
 {
     if (length != 0 && form_.pads && text[length - 1] == ' ')
         return false;

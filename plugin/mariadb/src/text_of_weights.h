@@ -26,7 +26,7 @@ struct Unit_form {
 
   Several characters have the same weight: a and A in most collations. One of them is chosen, a
   lower-case letter if there is one. A text of chosen characters only need not be stored next to its
-  key (`is_told`): digits, hexadecimal numbers and addresses are often such texts. Only characters
+  key (`is_recoverable`): digits, hexadecimal numbers and addresses are often such texts. Only characters
   of one byte are considered, and those beyond ASCII only in binary collations: other characters can
   depend on those around them.
 
@@ -38,7 +38,7 @@ public:
     static const Text_of_weights *of(CHARSET_INFO *charset, const Unit_form &form);
 
     /* Whether this text can be recovered from its weights. The empty text always can. */
-    bool is_told(const uchar *text, size_t length) const;
+    bool is_recoverable(const uchar *text, size_t length) const;
     /*
       Replaces `text`: by the text with these weights if it can be recovered, otherwise by some
       other one.

@@ -77,32 +77,32 @@ static void a_frond_number(void *context, const char *name, uint64_t value)
     (void)context, (void)name, (void)value;
 }
 
-static void a_frond_wait_told(void *context, const frond_wait *wait)
+static void a_frond_wait_callback(void *context, const frond_wait *wait)
 {
     (void)context, (void)wait;
 }
 
-static void a_frond_deadlocked_told(void *context, const frond_deadlocked *one)
+static void a_frond_deadlocked_callback(void *context, const frond_deadlocked *one)
 {
     (void)context, (void)one;
 }
 
-static void a_frond_live_told(void *context, const frond_live *live)
+static void a_frond_live_callback(void *context, const frond_live *live)
 {
     (void)context, (void)live;
 }
 
-static void a_frond_row_told(void *context, const uint8_t *key, size_t key_length, const uint8_t *value, size_t value_length)
+static void a_frond_row_callback(void *context, const uint8_t *key, size_t key_length, const uint8_t *value, size_t value_length)
 {
     (void)context, (void)key, (void)key_length, (void)value, (void)value_length;
 }
 
-static void a_frond_tree_told(void *context, const frond_tree_listed *tree)
+static void a_frond_tree_callback(void *context, const frond_tree_listed *tree)
 {
     (void)context, (void)tree;
 }
 
-static void a_frond_held_told(void *context, const frond_held *held)
+static void a_frond_held_callback(void *context, const frond_held *held)
 {
     (void)context, (void)held;
 }

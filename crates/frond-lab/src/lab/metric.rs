@@ -347,8 +347,8 @@ pub const METRICS: &[Metric] = &[
         0.50,
         "1 if the background rate missed 95 % of its target; the query rate is then invalid",
     ),
-    metric("beside_p999_us", "µs", Lower, 0.20, "99.9th percentile of the writer's latency"),
-    metric("beside_max_us", "µs", Lower, 0.50, "longest time for which the writer was blocked"),
+    metric("writer_p999_us", "µs", Lower, 0.20, "99.9th percentile of the writer's latency"),
+    metric("writer_max_us", "µs", Lower, 0.50, "longest time for which the writer was blocked"),
     metric("saving_pct", "%", Higher, 0.02, "bytes saved by page compression"),
     metric("data_length_b", "B", Lower, 0.02, "length of the table, from SHOW TABLE STATUS"),
     metric(

@@ -224,7 +224,7 @@ impl Db {
 
 /// How long a backup waits for prepared transactions with long values. Normally a server commits or
 /// rolls back what it prepared within milliseconds.
-const UNDECIDED_WAIT: Duration = Duration::from_secs(10);
+const IN_DOUBT_WAIT: Duration = Duration::from_secs(10);
 const UNDECIDED_PAUSE: Duration = Duration::from_millis(1);
 
 impl Shared {
@@ -249,7 +249,7 @@ impl Shared {
             return Err(Error::ReadOnly);
         }
         let engine = &*self.engine;
-        let until = engine.env.clock.now() + UNDECIDED_WAIT;
+        let until = engine.env.clock.now() + IN_DOUBT_WAIT;
         loop {
             let (through, came) = self.freeze_decided(until)?;
             engine.health.watch(engine.apply_through(through))?;

@@ -14,6 +14,12 @@ pub enum LockHolder {
         /// thread ends the transaction, such a wait never succeeds.
         began_on_this_thread: bool,
     },
+    /// A transaction that is [prepared](crate::Txn::prepare): it keeps its locks until it is
+    /// committed or rolled back, also across restarts.
+    Prepared {
+        /// Its id.
+        id: u64,
+    },
     /// Anything else, in words: "a batch that is being committed".
     Other(&'static str),
 }
@@ -25,6 +31,7 @@ impl LockHolder {
             Self::Transaction { began_on_this_thread: true, .. } => {
                 ", which began on this thread: if it is still open here, commit it or drop it first"
             }
+            Self::Prepared { .. } => ": commit it or roll it back first",
             _ => "; try again, or raise the lock timeout",
         }
     }
@@ -34,6 +41,7 @@ impl fmt::Display for LockHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Transaction { id, .. } => write!(f, "transaction {id}"),
+            Self::Prepared { id } => write!(f, "transaction {id}, which is prepared"),
             Self::Other(words) => f.write_str(words),
         }
     }

@@ -411,11 +411,15 @@ impl Engine {
     /// log instead, which has every commit, and from which the next open recovers.
     pub fn close(&self) -> Result<()> {
         match self.close_cleanly() {
-            Err(Error::Full(_)) => match self.health.watch(self.log().sync_through_now()) {
-                // The log was closed, and thus synced, before a checkpoint found no space.
-                Ok(_) | Err(Error::Closed) => Ok(()),
-                Err(error) => Err(error),
-            },
+            Err(Error::Full(_)) => {
+                match self.health.watch(self.log().sync_through_now()) {
+                    // The log was closed, and thus synced, before a checkpoint found no space.
+                    Ok(_) | Err(Error::Closed) => {}
+                    Err(error) => return Err(error),
+                }
+                self.end_sync_requests();
+                Ok(())
+            }
             closed => closed,
         }
     }

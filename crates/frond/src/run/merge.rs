@@ -74,7 +74,7 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 enum Left {
     /// The winner's message.
-    ExclusiveTreeLock,
+    Winner,
     /// A message with this tag, and the member whose payload it has, or `None` for `folded`.
     Folded(Tag, Option<usize>),
 }
@@ -156,7 +156,7 @@ impl<S: EntrySource> MergeCursor<S> {
         let left = self.next_left(folder)?;
         let holder = match left {
             None => return Ok(None),
-            Some(Left::ExclusiveTreeLock) => Some(self.winner),
+            Some(Left::Winner) => Some(self.winner),
             Some(Left::Folded(_, holder)) => holder,
         };
         let is_whole = holder.is_none_or(|member| self.sources[member].is_whole());
@@ -171,7 +171,7 @@ impl<S: EntrySource> MergeCursor<S> {
                 return Ok(None);
             }
             if self.state == State::One {
-                return Ok(Some(Left::ExclusiveTreeLock));
+                return Ok(Some(Left::Winner));
             }
             if let Some((tag, holder)) = self.fold_group(folder)? {
                 return Ok(Some(Left::Folded(tag, holder)));
@@ -182,7 +182,7 @@ impl<S: EntrySource> MergeCursor<S> {
     #[inline]
     fn left_entry(&self, left: Left) -> Option<Entry<'_>> {
         match left {
-            Left::ExclusiveTreeLock => self.sources[self.winner].entry(),
+            Left::Winner => self.sources[self.winner].entry(),
             Left::Folded(tag, holder) => Some(self.folded_entry(tag, holder)),
         }
     }

@@ -41,7 +41,7 @@ impl HeldExtent {
 
     /// Allocates an extent for background work, whose space was admitted with the commits that it
     /// serves.
-    pub fn allocate_promised(store: &Arc<Store>, request: &Request) -> Result<Self> {
+    pub fn allocate_reserved(store: &Arc<Store>, request: &Request) -> Result<Self> {
         let extent = store.allocate_temporary(request)?;
         store.space().hold(extent.offset);
         Ok(Self { store: store.clone(), extent })

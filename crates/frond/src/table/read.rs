@@ -274,7 +274,7 @@ impl TableIndex {
         let row = snapshot.get(rows, key)?;
         match extract(rows, &self.index.spec, key, row.as_deref(), &mut now)? {
             true if now == extracted => Ok(row.unwrap_or_default()),
-            _ => Err(self.has_nobodys_entry()),
+            _ => Err(self.has_entry_without_row()),
         }
     }
 
@@ -316,7 +316,7 @@ impl TableIndex {
             // The row has changed since the index was read. The index shows the change now, unless
             // the entry belongs to no row.
             if is_again && self.has_no_row(txn, extracted, &value)? {
-                return Err(self.has_nobodys_entry());
+                return Err(self.has_entry_without_row());
             }
             // Rows that the transaction itself has written do not change from here on.
             call = call.map_or_else(|| txn.begin_calls(), Ok).map(Some)?;
@@ -394,10 +394,10 @@ impl TableIndex {
         if may_differ && locking.is_none() || txn.has_written_key(rows, key)? {
             return Ok(false);
         }
-        Err(self.has_nobodys_entry())
+        Err(self.has_entry_without_row())
     }
 
-    fn has_nobodys_entry(&self) -> Error {
+    fn has_entry_without_row(&self) -> Error {
         let why = format!(
             "its index \"{}\" has an entry that is no row's: call Table::check, drop the index and build it again",
             self.index.spec.name

@@ -30,7 +30,7 @@ use super::{
 
 /// One run and its key range.
 #[derive(Debug)]
-struct MemRun {
+struct RangedRun {
     first: Box<[u8]>,
     last: Box<[u8]>,
     handle: Arc<RunHandle>,
@@ -39,7 +39,7 @@ struct MemRun {
 /// Sorted runs of one tree's entries.
 #[derive(Debug)]
 pub(crate) struct SortedRuns {
-    runs: Vec<MemRun>,
+    runs: Vec<RangedRun>,
     /// The extents of the runs.
     pages: HeldPages,
     entries: u64,
@@ -71,7 +71,7 @@ impl SortedRuns {
         cx.remember(&handle);
         self.entries += meta.entries;
         self.bytes += meta.bytes;
-        self.runs.push(MemRun { first, last, handle });
+        self.runs.push(RangedRun { first, last, handle });
     }
 
     /// The places of the runs, in order.

@@ -1,4 +1,4 @@
-//! A build with a crash at every call: its indexes are there completely, with what was
+//! Tests of a build with a crash at every call: its indexes are there completely, with what was
 //! acknowledged, or not at all.
 
 use super::*;

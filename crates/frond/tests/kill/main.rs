@@ -1,5 +1,5 @@
-//! kill -9 at any moment, with sixteen writers: eight by batches, eight by transactions. A ledger
-//! outside the store records what was acknowledged (docs/safety.md §4.4).
+//! Tests of kill -9 at any moment, with sixteen writers: eight by batches, eight by transactions. A
+//! ledger outside the store records what was acknowledged (docs/safety.md §4.4).
 //!
 //! The killed process is this test's own binary, run again for one of its tests. Each round
 //! continues with the store that the last one has left. Commit `n` of a writer consists of rows in

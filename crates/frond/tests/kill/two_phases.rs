@@ -1,5 +1,5 @@
-//! kill -9 between the steps of two-phase commits: prepare, the coordinator's decision, order,
-//! commit.
+//! Tests of kill -9 between the steps of two-phase commits: prepare, the coordinator's decision,
+//! order, commit.
 //!
 //! Each writer records every completed step in a ledger of its own, which is also its coordinator's
 //! log. In each round one writer stops for good after a certain step, and the process is killed

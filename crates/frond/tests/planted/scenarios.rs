@@ -1,4 +1,5 @@
-//! Short scenarios of what the campaigns seldom do, for planted bugs that only these reveal.
+//! Short scenarios of calls that the campaigns seldom make, for planted bugs that only these
+//! reveal.
 
 mod long_keys;
 mod walks;

@@ -179,6 +179,34 @@ fn copy_store(from: &Path, to: &Path) {
     panic!("{} is written to all the time", from.display());
 }
 
+/// Waiting for a prepared transaction cannot help: the error says so, also after a restart. A
+/// later transaction that reuses its lock set is not called prepared.
+#[test]
+fn a_lock_error_says_that_its_holder_is_prepared() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, tree) = with_prepared(dir.path(), "x");
+    let waits = |db: &Db, tree: &Tree| {
+        let error = begin(db, Isolation::ReadCommitted).put(tree, b"a", b"2").unwrap_err();
+        assert_eq!(error.code(), 1101);
+        let says = error.to_string();
+        says.ends_with(", which is prepared: commit it or roll it back first")
+    };
+    assert!(waits(&db, &tree));
+    db.close().unwrap();
+    drop((db, tree));
+    let db = open(dir.path());
+    let tree = db.open_tree("t").unwrap();
+    assert!(waits(&db, &tree));
+    db.rollback_prepared(&xid("x")).unwrap();
+    for _ in 0..3 {
+        let txn = begin(&db, Isolation::ReadCommitted);
+        txn.put(&tree, b"a", b"3").unwrap();
+        assert!(thread::scope(|scope| scope.spawn(|| !waits(&db, &tree)).join().unwrap()));
+        txn.rollback();
+    }
+    db.close().unwrap();
+}
+
 #[test]
 fn an_xid_can_be_reused_after_its_transaction_ended() {
     let dir = tempfile::tempdir().unwrap();

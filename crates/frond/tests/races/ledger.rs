@@ -1,5 +1,5 @@
-//! Batches and transactions whose tree is taken away: each is there as a whole, or was refused and
-//! has done nothing.
+//! Tests of batches and transactions whose tree is dropped: each is there as a whole, or was
+//! refused and has done nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,6 +1,6 @@
-//! Races between changes of the catalog and everything else: writers with a ledger of what was
-//! acknowledged, readers that compare two answers from one snapshot, and memtables that are applied
-//! all the time.
+//! Tests of races between changes of the catalog and everything else: writers with a ledger of what
+//! was acknowledged, readers that compare two answers from one snapshot, and memtables that are
+//! applied all the time.
 //!
 //! A test ends after a number of changes, whatever time that takes. What it asserts does not depend
 //! on the order of events.

@@ -470,7 +470,7 @@ fn a_number_is_never_allocated_twice() {
     }
 }
 
-/// What a transaction saw of its own change is forgotten when a savepoint takes that change back.
+/// What a transaction saw of its own change is forgotten when the change is rolled back.
 #[test]
 fn a_row_count_is_exact_after_a_rollback_to_a_savepoint() {
     let db = open(&SimVfs::new().env(0));

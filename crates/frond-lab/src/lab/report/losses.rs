@@ -69,7 +69,7 @@ fn family(name: &str) -> Option<&'static str> {
         "exit_velocity" | "exit_velocity_4pct" | "add_link_10s" | "nopm" | "ops_s" | "seconds"
         | "background_s" | "gone_s" => "rate",
         // Requests that were due and not served are in no percentile.
-        "p99_us" | "p999_us" | "beside_p999_us" | "unserved" => "latency",
+        "p99_us" | "p999_us" | "writer_p999_us" | "unserved" => "latency",
         "cpu_us_op" | "cpu_us_op_rested" => "CPU",
         "wr_b_op" | "wr_b_op_rested" | "rd_b_op" => "device bytes",
         "disk_b" | "disk_b_row" => "size",

@@ -134,7 +134,7 @@ pub struct RunInfo {
     pub began: String,
     /// When it ended; `None` if it is unfinished.
     pub ended: Option<String>,
-    /// Hash of what must be equal for runs to be comparable.
+    /// Hash of the properties that must be equal for runs to be comparable.
     pub machine: String,
 }
 

@@ -25,7 +25,7 @@ pub struct RunHead {
     pub command: String,
     /// When it started.
     pub began: String,
-    /// Hash of what must be equal for results to be comparable.
+    /// Hash of the properties that must be equal for results to be comparable.
     pub machine: String,
     /// Description of machine and software: name and value.
     pub environment: Vec<(String, String)>,

@@ -28,7 +28,7 @@ use crate::lab::target::SqlTarget;
 use crate::measure::{self, Plan, Space};
 use crate::targets::{Failure, Result};
 
-/// Longest time in which background work is waited for.
+/// Maximum time to wait for background work.
 const REST_MAX: Duration = Duration::from_secs(600);
 /// Maximum duration of a step; longer ones are ended by the time limit or by hand.
 const SECONDS_MAX: f64 = 1e8;

@@ -60,8 +60,8 @@ impl Index {
         let made = bench.step_concurrent(&step, create, &[&write as Concurrent<'_>])?;
         if let Some(latencies) = made.latencies.get("write") {
             let found = latencies.histogram()?;
-            put(bench, "beside_p999_us", found.value_at_quantile(0.999) as f64 / 1e3);
-            put(bench, "beside_max_us", found.max() as f64 / 1e3);
+            put(bench, "writer_p999_us", found.value_at_quantile(0.999) as f64 / 1e3);
+            put(bench, "writer_max_us", found.max() as f64 / 1e3);
         }
         Ok(())
     }
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn sql_a_writer_continues_while_an_index_is_created() {
         on_both("index", &[("rows", "20000"), ("rate", "2000")], |bench| {
-            assert!(step(bench, "online").metrics["beside_max_us"] > 0.0);
+            assert!(step(bench, "online").metrics["writer_max_us"] > 0.0);
             assert!(step(bench, "offline").metrics["index_length_b"] > 0.0);
         });
     }

@@ -377,7 +377,7 @@ impl RunHandle {
         let bytes = u64::from(run.extent_bytes());
         let (birth, lineage) = (self.birth, self.lineage);
         let request = Request { class: Class::Run, kind: PageKind::Run, bytes, birth, lineage };
-        let held = HeldExtent::allocate_promised(&cx.store, &request)?;
+        let held = HeldExtent::allocate_reserved(&cx.store, &request)?;
         let file = cx.store.file();
         let link = run.write(file, held.extent().offset, birth, lineage)?;
         run.set_written(file.clone(), link);

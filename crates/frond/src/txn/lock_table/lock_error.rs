@@ -125,7 +125,8 @@ impl LockError {
     fn held_by(&self) -> LockHolder {
         match self.holder {
             None => LockHolder::Other("another transaction"),
-            Some(Holder { id, is_of_this_thread }) => {
+            Some(Holder { id, is_prepared: true, .. }) => LockHolder::Prepared { id },
+            Some(Holder { id, is_of_this_thread, .. }) => {
                 LockHolder::Transaction { id, began_on_this_thread: is_of_this_thread }
             }
         }

@@ -59,6 +59,8 @@ pub struct Owner {
     /// The thread that took its first lock, by [`thread_mark`]; 0 if that is not known. For display
     /// only: a transaction may be moved to another thread.
     thread: AtomicUsize,
+    /// The transaction is prepared.
+    is_prepared: AtomicBool,
     number: u32,
     writes: AtomicU64,
     /// The id of the last transaction that was interrupted, plus one.
@@ -93,12 +95,19 @@ impl Owner {
         }
         self.id.store(id, Ordering::SeqCst);
         self.thread.store(thread_mark(), Ordering::Relaxed);
+        self.is_prepared.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes that the transaction is prepared.
+    pub(super) fn set_prepared(&self) {
+        self.is_prepared.store(true, Ordering::Relaxed);
     }
 
     /// The owner's current transaction, for an error that the calling thread gets.
     pub(super) fn as_holder(&self) -> Holder {
         let is_of_this_thread = self.thread.load(Ordering::Relaxed) == thread_mark();
-        Holder { id: self.id(), is_of_this_thread }
+        let is_prepared = self.is_prepared.load(Ordering::Relaxed);
+        Holder { id: self.id(), is_of_this_thread, is_prepared }
     }
 
     /// The owner's current transaction, with the tag that the program gave it.
@@ -222,6 +231,8 @@ pub struct Holder {
     pub id: u64,
     /// It was begun by the thread that was refused the lock, which waits for itself then.
     pub is_of_this_thread: bool,
+    /// It is prepared, so only a decision about it releases its locks.
+    pub is_prepared: bool,
 }
 
 /// A transaction as passed to the program's [`Hooks`](super::Hooks). It may have ended since.
@@ -294,6 +305,7 @@ impl Owners {
             id: AtomicU64::new(id),
             tag: AtomicU64::new(0),
             thread: AtomicUsize::new(0),
+            is_prepared: AtomicBool::new(false),
             number,
             writes: AtomicU64::new(0),
             interrupted: AtomicU64::new(0),

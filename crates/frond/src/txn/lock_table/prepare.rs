@@ -69,6 +69,7 @@ impl LockTable {
         });
         self.release_ranges(locks);
         self.release_shared_intents(locks);
+        locks.owner.set_prepared();
     }
 
     /// The trees that a set has locked as a whole, and its exclusive intents, for the record of a
@@ -142,6 +143,7 @@ impl LockTable {
             let span = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
             self.lock_range(locks, *tree, span);
         }
+        locks.owner.set_prepared();
         Ok(())
     }
 }

@@ -83,7 +83,7 @@ struct Held {
     holders: usize,
     /// Number of holders that are not transactions, and the time in milliseconds at which the first
     /// of these was added.
-    nobodys: usize,
+    handles: usize,
     since: u64,
 }
 
@@ -155,7 +155,7 @@ impl Snapshots {
         let index = find(held, at).unwrap_or_else(|index| {
             let state = SnapshotState { at, pinned: Pinned::default(), is_registered: true, list };
             let state = Arc::new(state);
-            held.insert(index, Held { state, holders: 0, nobodys: 0, since: 0 });
+            held.insert(index, Held { state, holders: 0, handles: 0, since: 0 });
             index
         });
         listed.hold(index, reader, since);
@@ -195,7 +195,7 @@ impl Snapshots {
             for &(reader, at, since) in &listed.readers {
                 live.push(LiveSnapshot { reader: Some(reader), at, lasts: lasts(since) });
             }
-            for held in listed.held.iter().filter(|held| held.nobodys > 0) {
+            for held in listed.held.iter().filter(|held| held.handles > 0) {
                 live.push(LiveSnapshot {
                     reader: None,
                     at: held.state.at,
@@ -282,10 +282,10 @@ impl Listed {
         match reader {
             Some(reader) => readers.push((reader, held.state.at, since)),
             None => {
-                if held.nobodys == 0 {
+                if held.handles == 0 {
                     held.since = since;
                 }
-                held.nobodys += 1;
+                held.handles += 1;
             }
         }
     }
@@ -294,7 +294,7 @@ impl Listed {
         let Self { held, readers } = self;
         let Ok(index) = find(held, state.at) else { return };
         match id {
-            None => held[index].nobodys -= 1,
+            None => held[index].handles -= 1,
             Some(id) => {
                 // Searched from the end: the most recent holds usually end first.
                 let own =

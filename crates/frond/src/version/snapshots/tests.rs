@@ -117,23 +117,23 @@ fn a_snapshot_without_a_transaction_is_listed_separately() {
     let snapshots = Snapshots::default();
     let reader = |id| Reader { id, tag: 0 };
     snapshots.tick(Duration::from_millis(10));
-    let nobodys = snapshots.register(|| Seqno(3));
+    let handles = snapshots.register(|| Seqno(3));
     snapshots.tick(Duration::from_millis(20));
     let first = snapshots.register_for(reader(7), || Seqno(3));
     snapshots.tick(Duration::from_millis(30));
     // A cursor of the transaction.
     snapshots.share(&first, Some(reader(7)));
     assert_eq!(live(&snapshots), [(None, 3, 90), (Some(7), 3, 70), (Some(7), 3, 80)]);
-    snapshots.release(&nobodys, None);
+    snapshots.release(&handles, None);
     assert_eq!(live(&snapshots), [(Some(7), 3, 70), (Some(7), 3, 80)], "a cursor is its own");
     snapshots.release(&first, Some(7));
     assert_eq!(live(&snapshots).len(), 1);
     // The time of the non-transactional hold does not come from the transaction's.
-    let nobodys = snapshots.register(|| Seqno(3));
+    let handles = snapshots.register(|| Seqno(3));
     assert_eq!(live(&snapshots)[0], (None, 3, 70));
     snapshots.release(&first, Some(7));
     assert_eq!(live(&snapshots), [(None, 3, 70)]);
-    snapshots.release(&nobodys, None);
+    snapshots.release(&handles, None);
     assert!(live(&snapshots).is_empty() && snapshots.holders() == 0);
 }
 

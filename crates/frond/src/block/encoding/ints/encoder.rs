@@ -82,8 +82,8 @@ impl IntEncoder {
         let plan = self.plan(values, Reads::Any);
         // Scaled columns must save a tenth: every read divides or multiplies once more.
         let bytes = plan.bytes(values.len());
-        match self.plan_stepped(values, None, bytes - bytes / 10) {
-            Some(stepped) => self.write_scaled(stepped, out),
+        match self.plan_scaled(values, None, bytes - bytes / 10) {
+            Some(scaled) => self.write_scaled(scaled, out),
             None => self.write(plan, values, out),
         }
     }
@@ -149,8 +149,8 @@ impl IntEncoder {
     pub fn measure(&mut self, values: &[u64]) -> Chosen {
         let plan = self.plan(values, Reads::Any);
         let bytes = plan.bytes(values.len());
-        match self.plan_stepped(values, None, bytes - bytes / 10) {
-            Some(stepped) => stepped.chosen(values.len()),
+        match self.plan_scaled(values, None, bytes - bytes / 10) {
+            Some(scaled) => scaled.chosen(values.len()),
             None => Chosen { kind: plan.kind(), numbers: None, bytes },
         }
     }
@@ -166,9 +166,9 @@ impl IntEncoder {
         out: &mut Vec<u8>,
     ) -> Chosen {
         if kind == IntKind::Scaled
-            && let Some(stepped) = self.plan_stepped(values, numbers, usize::MAX)
+            && let Some(scaled) = self.plan_scaled(values, numbers, usize::MAX)
         {
-            return self.write_scaled(stepped, out);
+            return self.write_scaled(scaled, out);
         }
         match self.plan_as(kind, values) {
             Some(plan) => self.write(plan, values, out),
@@ -178,7 +178,7 @@ impl IntEncoder {
 
     /// Plans a scaled column, with multiples of the given or the best kind, if the values have a
     /// common step and the column takes less than `bytes_max`.
-    fn plan_stepped(
+    fn plan_scaled(
         &mut self,
         values: &[u64],
         known: Option<IntKind>,
@@ -189,16 +189,16 @@ impl IntEncoder {
         let encoder = numbers.get_or_insert_default();
         let known = known.and_then(|kind| encoder.plan_as(kind, steps));
         let numbers = known.unwrap_or_else(|| encoder.plan(steps, Reads::Any));
-        let stepped = Scaled { head, numbers };
-        (stepped.chosen(values.len()).bytes < bytes_max).then_some(stepped)
+        let scaled = Scaled { head, numbers };
+        (scaled.chosen(values.len()).bytes < bytes_max).then_some(scaled)
     }
 
     /// Appends what was planned last.
-    fn write_scaled(&mut self, stepped: Scaled, out: &mut Vec<u8>) -> Chosen {
+    fn write_scaled(&mut self, scaled: Scaled, out: &mut Vec<u8>) -> Chosen {
         let Self { steps, numbers, .. } = self;
-        stepped.head.write(out);
-        numbers.get_or_insert_default().write(stepped.numbers, steps, out);
-        stepped.chosen(steps.len())
+        scaled.head.write(out);
+        numbers.get_or_insert_default().write(scaled.numbers, steps, out);
+        scaled.chosen(steps.len())
     }
 
     fn plan(&mut self, values: &[u64], reads: Reads) -> Plan {

@@ -68,7 +68,7 @@ impl<'a> IntColumn<'a> for Pfor<'a> {
     // Checks that the exceptions' rows ascend, and are the rows whose code is all ones.
     fn check(&self, rows: usize) -> Result<(), BadBlock> {
         if self.codes.width() == 0 {
-            return Err(BadBlock("a patched column has no codes"));
+            return Err(BadBlock("a PFOR column has no codes"));
         }
         let exceptions = self.exceptions();
         let mut exception = 0;
@@ -76,14 +76,14 @@ impl<'a> IntColumn<'a> for Pfor<'a> {
             if self.codes.get(row) == self.codes.mask() {
                 let listed = exception < exceptions.count;
                 if !listed || exceptions.rows.get(exception) != row as u64 {
-                    return Err(BadBlock("a patched column lacks an exception"));
+                    return Err(BadBlock("a PFOR column lacks an exception"));
                 }
                 exception += 1;
             }
         }
         match exception == exceptions.count {
             true => Ok(()),
-            false => Err(BadBlock("an exception of a patched column has no code")),
+            false => Err(BadBlock("an exception of a PFOR column has no code")),
         }
     }
 

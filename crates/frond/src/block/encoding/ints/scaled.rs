@@ -41,10 +41,10 @@ impl<'a> IntColumn<'a> for Scaled<'a> {
     const KIND: IntKind = IntKind::Scaled;
 
     fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
-        let stepped = Self::open(rest, rows)?;
+        let scaled = Self::open(rest, rows)?;
         let numbers = Ints::parse(rest, rows).ok()?;
         *rest = rest.get(numbers.bytes_used()..)?;
-        Some(stepped)
+        Some(scaled)
     }
 
     // Reads the header, up to the multiples, which may be incomplete.
@@ -66,7 +66,7 @@ impl<'a> IntColumn<'a> for Scaled<'a> {
         let most = (u64::MAX - self.least) / self.step;
         let decode = |first, out: &mut [u64]| self.numbers.decode(first, out);
         if any_decoded(rows, decode, |number| number > most) {
-            return Err(BadBlock("a stepped column leads beyond all numbers"));
+            return Err(BadBlock("a scaled column leads beyond all numbers"));
         }
         Ok(())
     }
