@@ -183,8 +183,8 @@ fn spilled_runs_of_an_in_doubt_transaction_are_kept() {
     }
 }
 
-/// After the prepare nothing that was rolled back to a savepoint is held: neither its rows nor its space,
-/// also after a restart. Rule: I54.
+/// After the prepare nothing that was rolled back to a savepoint is held: neither its rows nor its
+/// space, also after a restart. Rule: I54.
 #[test]
 fn prepare_releases_what_savepoints_rolled_back() {
     let dir = tempfile::tempdir().unwrap();

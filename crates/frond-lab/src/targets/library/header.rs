@@ -36,7 +36,7 @@ impl Header {
     }
 
     /// Returns the declaration of a function, from its type to its last parameter, with normalized
-    /// white space.
+    /// white space and without the names of parameters, which a caller does not use.
     fn function(&self, name: &str) -> Option<String> {
         let at = self.0.match_indices(name).map(|(at, _)| at).find(|at| {
             let before = self.0[..*at].chars().next_back();
@@ -48,7 +48,7 @@ impl Header {
         // Lines of the preprocessor before the declaration are not part of it.
         let text = &self.0[begin..end];
         let code = text.lines().filter(|line| !line.starts_with('#'));
-        Some(words(&code.collect::<Vec<_>>().join("\n")))
+        Some(without_parameter_names(&words(&code.collect::<Vec<_>>().join("\n"))))
     }
 
     /// Returns the fields of a struct.
@@ -64,6 +64,18 @@ impl Header {
             Some(words(line.strip_prefix("#define ")?.strip_prefix(name)?.strip_prefix(' ')?))
         })
     }
+}
+
+fn without_parameter_names(declaration: &str) -> String {
+    let Some((name, parameters)) = declaration.trim_end_matches(')').split_once('(') else {
+        return declaration.to_owned();
+    };
+    let types = parameters.split(',').map(|parameter| {
+        let kind = parameter.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        // A single word is a type without a name.
+        if kind.trim().is_empty() { parameter.trim() } else { kind.trim() }
+    });
+    format!("{name}({})", types.collect::<Vec<_>>().join(", "))
 }
 
 fn words(text: &str) -> String {
@@ -148,6 +160,13 @@ mod tests {
         assert_eq!(refused("  uint64_t keep_log;\n", ""), Ok(()), "a later field");
         assert_eq!(refused("// Opens a tree.", "// Otherwise described."), Ok(()));
         assert_eq!(refused("const void *key", "const uint8_t *key"), Ok(()));
+        assert_eq!(
+            refused("frond_tree_id(const frond_tree *tree", "frond_tree_id(const frond_tree *t"),
+            Ok(())
+        );
+        let failure =
+            refused("frond_tree_id(const frond_tree *tree", "frond_tree_id(frond_db *tree");
+        assert!(failure.expect_err("it is another").ends_with("frond_tree_id"));
         let failure = refused("frond_tree_id(", "frond_tree_number(").expect_err("it is missing");
         assert_eq!(failure, "commit 1a2b3c4 lacks in its C API: frond_tree_id");
         for (from, to, name) in [
