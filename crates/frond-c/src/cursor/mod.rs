@@ -147,6 +147,7 @@ impl frond_cursor {
                     .with_dependent_mut(|_, cursor| Some(cursor.read_batch(forward, piece, count))),
                 Walk::OfTemporary(owned) => owned
                     .with_dependent_mut(|_, cursor| Some(cursor.read_batch(forward, piece, count))),
+                Walk::Plain(cursor) if forward => Some(cursor.read_batch(piece, count)),
                 Walk::OfTxn(_) | Walk::Plain(_) => None,
             };
         if let Some(read) = read {
