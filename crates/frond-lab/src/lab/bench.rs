@@ -13,6 +13,7 @@ use super::cli::pair;
 use super::results::Database;
 use super::run::{self, Item, Request};
 use super::size::{Durability, Face, Size};
+use super::stdout::print;
 use super::suggest::unknown;
 use super::workloads::{dbbench, load};
 use super::{embedded, exchange, report, suites, time};
@@ -233,8 +234,8 @@ fn run(args: &Args) -> Result<()> {
     let database = Database::open_to_read(results);
     let found = database.as_ref().ok().and_then(|database| database.find_run("last").ok());
     if let (Ok(database), Some(found)) = (&database, found.filter(|run| run.began >= began)) {
-        print!("{}", exchange::markdown(database, &found)?);
-        print!("{}", exchange::conditions(database, &found)?);
+        print(&exchange::markdown(database, &found)?)?;
+        print(&exchange::conditions(database, &found)?)?;
         if let Some(file) = &args.json {
             let text = exchange::export(database, &[found.id])?;
             fs::write(file, text)
@@ -246,10 +247,10 @@ fn run(args: &Args) -> Result<()> {
             report::report(database, &report::Options { out, run, chart, workload })
         };
         if let Some(out) = &args.html {
-            println!("{}", drawn(out, None)?.display());
+            print(&format!("{}\n", drawn(out, None)?.display()))?;
         }
         if let Some(file) = &args.chart {
-            println!("{}", drawn(Path::new(""), Some(file.clone()))?.display());
+            print(&format!("{}\n", drawn(Path::new(""), Some(file.clone()))?.display()))?;
         }
     }
     ran.map(drop)

@@ -10,6 +10,7 @@ use super::params::Param;
 use super::results::Database;
 use super::run::{self, Item, Request};
 use super::size::{Durability, Face, Size};
+use super::stdout::print;
 use super::target::{self, SqlTarget};
 use super::{cell, compare, embedded, exchange, suites, workloads};
 use crate::size::Bytes;
@@ -85,9 +86,10 @@ struct RunArgs {
     /// URLs (default: those of the suite, or frond and a rival)
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     targets: Option<Vec<String>>,
-    /// How the workload accesses its targets
-    #[arg(long, value_enum, default_value_t = Face::Sql)]
-    face: Face,
+    /// How the workload accesses its targets: of a suite, runs only these parts (default: sql; all
+    /// parts of a suite)
+    #[arg(long, value_enum)]
+    face: Option<Face>,
     /// Scale of the workload
     #[arg(long, value_enum, default_value_t = Size::Quick)]
     size: Size,
@@ -154,21 +156,17 @@ pub fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<()> {
     match &cli.command {
         Command::Run(args) => run_workload(&cli.results, args),
-        Command::List => {
-            list();
-            Ok(())
-        }
+        Command::List => print(&list()),
         Command::Report(options) => {
             let database = Database::open_to_read(&cli.results)?;
-            println!("{}", super::report::report(&database, options)?.display());
-            Ok(())
+            let page = super::report::report(&database, options)?;
+            print(&format!("{}\n", page.display()))
         }
         Command::Cell => cell::main(),
         Command::Show { run } => show(&Database::open_to_read(&cli.results)?, run.as_deref()),
         Command::Compare { a, b, anyway } => {
             let database = Database::open_to_read(&cli.results)?;
-            print!("{}", compare::compare(&database, a, b, *anyway)?);
-            Ok(())
+            print(&compare::compare(&database, a, b, *anyway)?)
         }
         Command::Export { format, runs } => export(&cli.results, *format, runs),
         Command::Import { file } => {
@@ -176,8 +174,7 @@ fn run(cli: &Cli) -> Result<()> {
             let text = std::fs::read_to_string(file)
                 .map_err(|error| Failure(format!("{name}: {error}")))?;
             let taken = exchange::import(&mut Database::open(&cli.results)?, &name, &text)?;
-            println!("{taken} new runs");
-            Ok(())
+            print(&format!("{taken} new runs\n"))
         }
         Command::Doctor(args) => super::machine::doctor::run(args),
     }
@@ -185,28 +182,9 @@ fn run(cli: &Cli) -> Result<()> {
 
 fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
     let words = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    if let Some(targets) = &args.targets {
-        run::check_targets(args.face, targets)?;
-    }
-    let of_suite = suites::items(&args.name, args.targets.as_deref())?;
-    let is_suite = of_suite.is_some();
     let suite = suites::find(&args.name);
-    let mut items = match of_suite {
-        Some(items) => items,
-        None if has_workload(args.face, &args.name) => vec![Item {
-            workload: args.name.clone(),
-            face: args.face,
-            changes: Vec::new(),
-            targets: args.targets.clone().unwrap_or_else(|| default_targets(args.face)),
-        }],
-        None => return Err(suites::unknown_name(&args.name)),
-    };
-    if is_suite && !args.changes.is_empty() {
-        return Err(Failure(
-            "--set is for one workload: a suite has its own parameters".to_owned(),
-        ));
-    }
-    items.iter_mut().for_each(|item| item.changes.extend(args.changes.clone()));
+    let items = items(args)?;
+    check_memory(args.memory)?;
     let request = Request {
         suite: args.name.clone(),
         items,
@@ -232,11 +210,81 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
         command: format!("lab {words}"),
     };
     if args.dry_run {
-        print!("{}", run::describe(&request)?);
-        return Ok(());
+        return print(&run::describe(&request)?);
     }
     let uid = run::run(results, &request)?;
     eprintln!("run {uid} is in {}", results.display());
+    Ok(())
+}
+
+/// What the arguments ask to run.
+///
+/// # Errors
+/// An unknown name, a parameter or target given twice, or parameters for a suite.
+fn items(args: &RunArgs) -> Result<Vec<Item>> {
+    let face = args.face.unwrap_or(Face::Sql);
+    let names = args.changes.iter().map(|(name, _)| name);
+    if let Some(name) = twice(names) {
+        return Err(Failure(format!("--set {name} was given twice")));
+    }
+    if let Some(name) = twice(args.targets.iter().flatten()) {
+        return Err(Failure(format!("target {name} was given twice: --repeat runs it again")));
+    }
+    let Some(mut items) = suites::items(&args.name, args.targets.as_deref())? else {
+        if !has_workload(face, &args.name) {
+            return Err(suites::unknown_name(&args.name));
+        }
+        if let Some(targets) = &args.targets {
+            run::check_targets(face, targets)?;
+        }
+        return Ok(vec![Item {
+            workload: args.name.clone(),
+            face,
+            changes: args.changes.clone(),
+            targets: args.targets.clone().unwrap_or_else(|| default_targets(face)),
+        }]);
+    };
+    if !args.changes.is_empty() {
+        return Err(Failure(
+            "--set is for one workload: a suite has its own parameters".to_owned(),
+        ));
+    }
+    items.retain(|item| args.face.is_none_or(|face| item.face == face));
+    if items.is_empty() {
+        return Err(Failure(format!("suite {} has no part with --face {face}", args.name)));
+    }
+    if let Some(targets) = &args.targets {
+        for item in &items {
+            run::check_targets(item.face, targets)?;
+        }
+    }
+    Ok(items)
+}
+
+/// The first name that occurs twice.
+fn twice<'a>(names: impl Iterator<Item = &'a String>) -> Option<&'a String> {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut names = names;
+    names.find(|name| !seen.insert(name.as_str()))
+}
+
+/// The least memory of a target: the minimum of `frond_cache_size`.
+const MEMORY_MIN: Bytes = Bytes::mebi(16);
+
+/// Refuses memory that no target can be given.
+fn check_memory(memory: Option<Bytes>) -> Result<()> {
+    let Some(memory) = memory else { return Ok(()) };
+    if memory < MEMORY_MIN {
+        return Err(Failure(
+            "--memory: at least 16 MiB, the minimum of frond_cache_size".to_owned(),
+        ));
+    }
+    let machine = <procfs::Meminfo as procfs::Current>::current()
+        .map_err(|error| Failure(error.to_string()))?;
+    if memory.0 > machine.mem_total {
+        let total = machine.mem_total >> 20;
+        return Err(Failure(format!("--memory: this machine has {total} MiB")));
+    }
     Ok(())
 }
 
@@ -256,23 +304,24 @@ fn default_targets(face: Face) -> Vec<String> {
 }
 
 fn show(database: &Database, run: Option<&str>) -> Result<()> {
+    let mut out = String::new();
     match run {
         Some(run) => {
             let run = database.find_run(run)?;
-            print!("{}", exchange::markdown(database, &run)?);
-            print!("{}", exchange::conditions(database, &run)?);
+            out += &exchange::markdown(database, &run)?;
+            out += &exchange::conditions(database, &run)?;
         }
         None => {
             for run in database.runs()? {
                 let ended = run.ended.as_deref().unwrap_or("not ended");
-                println!(
-                    "{}  {}  {:14} {:9} {:6} {:8} {}",
+                out += &format!(
+                    "{}  {}  {:14} {:9} {:6} {:8} {}\n",
                     run.uid, run.began, run.suite, run.size, run.class, run.durability, ended
                 );
             }
         }
     }
-    Ok(())
+    print(&out)
 }
 
 fn export(results: &Path, format: Format, names: &[String]) -> Result<()> {
@@ -283,54 +332,53 @@ fn export(results: &Path, format: Format, names: &[String]) -> Result<()> {
     };
     let ids: Vec<i64> = runs.iter().map(|run| run.id).collect();
     match format {
-        Format::Json => println!("{}", exchange::export(&database, &ids)?),
-        Format::Csv => print!("{}", exchange::csv(&database, &ids)?),
+        Format::Json => print(&(exchange::export(&database, &ids)? + "\n")),
+        Format::Csv => print(&exchange::csv(&database, &ids)?),
         Format::Markdown => {
-            for run in runs {
-                println!("{}", exchange::markdown(&database, &run)?);
-            }
+            let tables = runs.iter().map(|run| Ok(exchange::markdown(&database, run)? + "\n"));
+            print(&tables.collect::<Result<String>>()?)
         }
     }
-    Ok(())
 }
 
-fn list() {
-    println!("Suites:");
+/// The tables of `lab list`.
+fn list() -> String {
+    let mut out = "Suites:\n".to_owned();
     for (name, suite) in suites::all().unwrap_or_default() {
-        println!("  {name:18} {}", suite.about);
+        out += &format!("  {name:18} {}\n", suite.about);
     }
-    println!(
-        "Workloads in SQL, with parameters and their defaults at tiny, quick, standard, published:"
-    );
+    out += "Workloads in SQL, with parameters and their defaults at tiny, quick, standard, \
+            published:\n";
     for entry in workloads::ALL {
-        list_workload(entry.name, entry.about, entry.params);
+        out += &of_workload(entry.name, entry.about, entry.params);
     }
-    println!("Embedded workloads (--face embedded):");
+    out += "Embedded workloads (--face embedded):\n";
     for entry in embedded::ALL {
-        list_workload(entry.name, entry.about, entry.params);
+        out += &of_workload(entry.name, entry.about, entry.params);
     }
-    println!("Embedded targets: {}", embedded::TARGETS.join(", "));
-    println!("SQL targets:");
+    out += &format!("Embedded targets: {}\nSQL targets:\n", embedded::TARGETS.join(", "));
     for name in target::names() {
-        match SqlTarget::find(name) {
-            Ok(target) => println!("  {name:14} {}", target.about),
-            Err(failure) => println!("  {name:14} {failure}"),
-        }
+        out += &match SqlTarget::find(name) {
+            Ok(target) => format!("  {name:14} {}\n", target.about),
+            Err(failure) => format!("  {name:14} {failure}\n"),
+        };
     }
-    println!("Metrics:");
+    out += "Metrics:\n";
     for metric in super::metric::METRICS {
-        println!("  {:22} {:4} {}", metric.name, metric.unit, metric.what);
+        out += &format!("  {:22} {:4} {}\n", metric.name, metric.unit, metric.what);
     }
+    out
 }
 
-fn list_workload(name: &str, about: &str, params: &[Param]) {
-    println!("  {name:14} {about}");
+fn of_workload(name: &str, about: &str, params: &[Param]) -> String {
+    let mut out = format!("  {name:14} {about}\n");
     for param in params {
         let [first, rest @ ..] = &param.defaults;
         let all_same = rest.iter().all(|other| other == first);
         let defaults = if all_same { (*first).to_owned() } else { param.defaults.join(" | ") };
-        println!("      {}={defaults}  {}", param.name, param.what);
+        out += &format!("      {}={defaults}  {}\n", param.name, param.what);
     }
+    out
 }
 
 #[cfg(test)]
@@ -351,6 +399,7 @@ mod tests {
                 let cli = Cli::try_parse_from(words);
                 let cli = cli.unwrap_or_else(|error| panic!("{name}: {line}: {error}"));
                 if let Command::Run(RunArgs { name, face, .. }) = cli.command {
+                    let face = face.unwrap_or(Face::Sql);
                     assert!(suites::find(&name).is_some() || has_workload(face, &name), "{line}");
                 }
                 understood += 1;
@@ -365,5 +414,49 @@ mod tests {
             }
         }
         assert!(understood > 10, "{understood}");
+    }
+
+    fn items_of(line: &str) -> Result<Vec<Item>> {
+        let cli = Cli::try_parse_from(["lab", "run"].into_iter().chain(line.split(' ')));
+        match cli.expect("it is understood").command {
+            Command::Run(args) => items(&args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_face_selects_parts_of_a_suite() {
+        let faces = |line: &str| -> Vec<Face> {
+            items_of(line).expect(line).into_iter().map(|item| item.face).collect()
+        };
+        let all = faces("overview");
+        assert!(all.contains(&Face::Sql) && all.contains(&Face::Embedded));
+        let embedded = faces("overview --face embedded");
+        assert!(!embedded.is_empty() && embedded.iter().all(|face| *face == Face::Embedded));
+        assert_eq!(faces("tpcc"), [Face::Sql]);
+        assert_eq!(faces("tpcc --face embedded --set warehouses=1"), [Face::Embedded]);
+        let failure = items_of("threads --face embedded").expect_err("it has SQL only");
+        assert!(failure.0.contains("threads") && failure.0.contains("embedded"), "{failure}");
+    }
+
+    #[test]
+    fn nothing_is_given_twice() {
+        for line in ["iibench --set rows=10 --set rows=20", "iibench --targets frond,innodb,frond"]
+        {
+            let failure = items_of(line).expect_err(line);
+            assert!(failure.0.contains("twice"), "{failure}");
+        }
+        assert!(items_of("iibench --set rows=10 --set poll=0 --targets frond,innodb").is_ok());
+    }
+
+    #[test]
+    fn memory_is_at_least_the_minimum_and_at_most_that_of_the_machine() {
+        for (size, is_right) in
+            [("0", false), ("1MB", false), ("16MiB", true), ("9999999GiB", false)]
+        {
+            let memory = Some(size.parse().expect(size));
+            assert_eq!(check_memory(memory).is_ok(), is_right, "{size}");
+        }
+        assert!(check_memory(None).is_ok());
     }
 }

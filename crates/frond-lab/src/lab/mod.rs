@@ -29,6 +29,7 @@ mod run;
 mod size;
 mod sql;
 mod statistics;
+mod stdout;
 mod step;
 mod storage;
 mod suggest;

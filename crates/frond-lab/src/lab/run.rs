@@ -31,7 +31,7 @@ use super::sql::Session;
 use super::suggest::unknown;
 use super::target::SqlTarget;
 use super::version::{self, Versions};
-use super::{embedded, storage, target, time, workloads};
+use super::{embedded, sql, storage, target, time, workloads};
 use crate::measure;
 use crate::size::Bytes;
 use crate::targets::{Failure, Result};
@@ -325,6 +325,7 @@ fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
     })?;
     let status = child.wait()?;
     measure::Group::remove_stale();
+    sql::remove_stale();
     Ok(result.unwrap_or_else(|| CellResult {
         state: State::Failed,
         failure: Some(format!("its process ended with {status} and without a result")),
@@ -391,8 +392,9 @@ fn extent(cells: &[Planned]) -> Result<String> {
 /// # Errors
 /// The request is invalid.
 pub fn describe(request: &Request) -> Result<String> {
-    let cells = plan(request)?;
-    check(request, &cells)?;
+    let (request, _) = with_versions(request)?;
+    let cells = plan(&request)?;
+    check(&request, &cells)?;
     let mut out = String::new();
     for Planned { key, order } in &cells {
         let time = order.seconds()?.map_or("no limit".to_owned(), |seconds| format!("{seconds} s"));
@@ -416,15 +418,24 @@ pub fn describe(request: &Request) -> Result<String> {
     Ok(out)
 }
 
+/// The request, with the full names of the commits that its targets name.
+///
+/// # Errors
+/// There is no such commit.
+fn with_versions(request: &Request) -> Result<(Request, Versions)> {
+    let (mut request, mut versions) = (request.clone(), Versions::default());
+    for item in &mut request.items {
+        item.targets = versions.resolve(&item.targets)?;
+    }
+    Ok((request, versions))
+}
+
 /// Runs the request and stores the results in the database `results`; returns the uid of the run.
 ///
 /// # Errors
 /// The request is invalid, a cell failed, or a verification failed.
 pub fn run(results: &Path, request: &Request) -> Result<String> {
-    let (mut request, mut versions) = (request.clone(), Versions::default());
-    for item in &mut request.items {
-        item.targets = versions.resolve(&item.targets)?;
-    }
+    let (request, mut versions) = with_versions(request)?;
     let request = &request;
     let mut cells = plan(request)?;
     if cells.is_empty() {
@@ -439,6 +450,7 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
     let _lock = take(&request.dir)?;
     ctrlc::set_handler(measure::interrupt).map_err(|error| Failure(error.to_string()))?;
     measure::Group::remove_stale();
+    sql::remove_stale();
     for removed in virtual_disk::remove_stale(&request.dir) {
         eprintln!("removed {}, which a killed run left", removed.display());
     }

@@ -188,6 +188,8 @@ mod tests {
         let all = all().unwrap_or_else(|failure| panic!("{failure}"));
         for (name, suite) in all {
             assert!(!suite.run.is_empty(), "{name}");
+            let is_workload = workloads::find(&name).is_ok() || embedded::find(&name).is_ok();
+            assert!(!is_workload, "{name} is also a workload");
             let class = suite.class.as_deref().unwrap_or("host");
             assert!(crate::lab::machine::class::find(class).is_ok(), "{name}: {class}");
             for part in suite.run {

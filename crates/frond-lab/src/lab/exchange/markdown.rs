@@ -110,8 +110,14 @@ pub fn markdown(database: &Database, run: &RunInfo) -> Result<String> {
     if !goals.is_empty() {
         out += &format!("\n```text\n{goals}```\n");
     }
-    for (cell, failure) in database.failures(run.id)? {
-        out += &format!("\nFailed: {cell}: {failure}\n");
+    for (cell, state, failure) in database.unfinished(run.id)? {
+        out += &if state == "stopped" {
+            format!(
+                "\nStopped by the time limit or by Ctrl-C, so its figures are partial: {cell}\n"
+            )
+        } else {
+            format!("\nFailed: {cell}: {failure}\n")
+        };
     }
     Ok(out)
 }
@@ -119,6 +125,7 @@ pub fn markdown(database: &Database, run: &RunInfo) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::results::State;
     use crate::lab::results::testing::{a_cell, a_key, a_run};
 
     #[test]
@@ -145,11 +152,14 @@ mod tests {
         for (repeat, rate) in [(1, 1000.0), (2, 3000.0), (3, 2000.0)] {
             let mut cell = a_cell();
             cell.steps[0].metrics.insert("ops_s".to_owned(), rate);
+            cell.state = if repeat == 2 { State::Stopped } else { State::Done };
             database.write_cell(run, &a_key("innodb", repeat), 0, &cell).expect("written");
         }
         let run = database.find_run("last").expect("it is there");
         let text = markdown(&database, &run).expect("shown");
         assert!(text.contains("**iibench · sql · load**"), "{text}");
+        let stopped: Vec<&str> = text.lines().filter(|line| line.starts_with("Stopped")).collect();
+        assert!(stopped.len() == 1 && stopped[0].ends_with("repeat 2"), "{text}");
         assert!(text.contains("| innodb | 2000 (1000–3000) | 900 (900–900) |"), "{text}");
         assert!(text.contains("**iibench · sql**") && text.contains("disk_b, B"), "{text}");
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::packages::{PACKAGES, apt_get};
 use super::virtual_disk::{Kind, limits_in_root};
 use super::{device, fingerprint, perf, probe};
+use crate::lab::stdout::print;
 use crate::measure::{Controller, Group, Limits, Version, place};
 use crate::size::Bytes;
 use crate::targets::{Failure, Result};
@@ -419,7 +420,7 @@ pub fn table(findings: &[Finding]) -> String {
 /// Prints the findings. Fails only if nothing can be run.
 pub fn run(args: &Args) -> Result<()> {
     let findings = examine(&args.dir);
-    print!("{}", table(&findings));
+    print(&table(&findings))?;
     match findings.iter().find(|finding| finding.state == State::Fatal) {
         Some(fatal) => Err(Failure(format!("nothing can be run: {}", fatal.found))),
         None => Ok(()),

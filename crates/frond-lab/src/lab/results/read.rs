@@ -227,13 +227,13 @@ impl Database {
         self.select(sql, [run], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))
     }
 
-    /// Failed cells of a run, each with its reason.
+    /// Cells of a run that failed or were stopped, each with its state and the reason of a failure.
     ///
     /// # Errors
     /// Errors of SQLite.
-    pub fn failures(&self, run: i64) -> Result<Vec<(String, String)>> {
-        let sql = "SELECT workload || ' on ' || target || ', repeat ' || repeat, COALESCE(failure, '') FROM cell \
-                   WHERE run=? AND state='failed' ORDER BY position";
-        self.select(sql, [run], |row| Ok((row.get(0)?, row.get(1)?)))
+    pub fn unfinished(&self, run: i64) -> Result<Vec<(String, String, String)>> {
+        let sql = "SELECT workload || ' on ' || target || ', repeat ' || repeat, state, \
+                   COALESCE(failure, '') FROM cell WHERE run=? AND state<>'done' ORDER BY position";
+        self.select(sql, [run], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     }
 }

@@ -26,6 +26,7 @@ mod worker;
 
 pub use bench::{Bench, Concurrent, Conditions};
 pub use insert::{InsertText, push_hexadecimal};
+pub use process::remove_stale;
 pub use server::Place;
 pub use session::{Session, SqlResult, Statement, Value, number_of, text_of};
 pub use sum::RowSum;

@@ -12,10 +12,10 @@ use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::session::Session;
+use crate::measure::Owner;
 use crate::targets::{Failure, Result};
 
 /// Maximum time to start, and to stop.
@@ -26,6 +26,9 @@ const POLL: Duration = Duration::from_millis(10);
 
 /// Name of the socket, below a server's own directory.
 const SOCKET: &str = "socket";
+
+/// Prefix of the name of that directory, which also names the process that made it.
+const PREFIX: &str = "frond-lab-server-";
 
 const SERVER: &str = "mariadbd";
 const INSTALL: &str = "mariadb-install-db";
@@ -90,6 +93,19 @@ fn launch(words: &[OsString], log: &Path) -> Result<Child> {
     Ok(command.spawn()?)
 }
 
+/// Removes the directories of sockets that killed processes of this user have left.
+pub fn remove_stale() {
+    let own = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| Owner::of(name, PREFIX));
+        let is_ours = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == own);
+        if is_ours && owner.is_some_and(|owner| !owner.lives()) {
+            let _ = fs::remove_dir_all(entry.path()); // the next run finds what is still there
+        }
+    }
+}
+
 /// A running server.
 pub struct Server {
     process: Child,
@@ -136,11 +152,7 @@ impl Server {
                 log.display()
             )));
         }
-        static SERVERS: AtomicU32 = AtomicU32::new(0);
-        let number = SERVERS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("frond-lab-{}-{number}", std::process::id());
-        let run_dir = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&run_dir); // left by an earlier process with this pid
+        let run_dir = std::env::temp_dir().join(Owner::own().name(PREFIX));
         DirBuilder::new().mode(0o700).create(&run_dir)?;
         // A server loads plugins from one directory only.
         let mut load = Vec::new();
@@ -273,5 +285,26 @@ impl Drop for Server {
             let _ = self.process.wait();
         }
         let _ = fs::remove_dir_all(&self.run_dir); // a leftover directory in /tmp does no harm
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_of_ended_processes_are_removed() -> std::io::Result<()> {
+        let at = |name: &str| std::env::temp_dir().join(name);
+        let own = at(&Owner::own().name(PREFIX));
+        let ended = at(&format!("{PREFIX}{}.1.0", u32::MAX));
+        let foreign = at(&format!("{PREFIX}notes-{}", std::process::id()));
+        for dir in [&own, &ended, &foreign] {
+            fs::create_dir_all(dir.join("inside"))?;
+        }
+        remove_stale();
+        assert!(!ended.exists());
+        assert!(own.exists() && foreign.exists());
+        fs::remove_dir_all(own)?;
+        fs::remove_dir_all(foreign)
     }
 }
