@@ -473,6 +473,7 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
             (database.begin_run(&head)?, head.uid)
         }
     };
+    database.acquire(run)?;
     let done = database.done_cells(run)?;
     eprintln!("run {uid}: {}", extent(&cells)?);
     let (mut facts, mut failures) = (Facts::default(), Vec::new());
@@ -511,6 +512,7 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
         }
     }
     progress.finish();
+    database.release(run)?;
     if measure::is_interrupted() {
         return Err(Failure(format!("interrupted; `lab run … --resume` goes on (run {uid})")));
     }

@@ -5,6 +5,9 @@
 //! Invariants
 //! 1. Every read finds the entry that was put last into its keyspace, so a client decodes and
 //!    changes rows as it does with a store.
+//! 2. A scan to the end of a keyspace finds that entry once for every put, so a client that reads
+//!    many rows reads as many as of a store, and its cost per row is comparable. A scan with a limit
+//!    at its end finds it once, because the number of rows in the range is unknown.
 //!
 //! Threads: a connection has its own entries; they are shared only when it opens and when it
 //! closes.
@@ -15,8 +18,14 @@ use std::sync::Mutex;
 use super::{Attempt, Begin, Clients, Connection, Direction, Result, Setup, Target, Visit};
 use crate::schema::Keyspace;
 
-/// The entry that reads find; `None` before the first put.
-type Sample = Option<(Vec<u8>, Vec<u8>)>;
+/// What is kept of a keyspace.
+#[derive(Clone, Default)]
+struct Sample {
+    /// The entry that reads find; `None` before the first put.
+    entry: Option<(Vec<u8>, Vec<u8>)>,
+    /// Number of puts.
+    puts: u64,
+}
 
 /// A target that keeps no rows.
 pub struct Null {
@@ -26,13 +35,15 @@ pub struct Null {
 struct NullConnection<'a> {
     target: &'a Null,
     samples: Vec<Sample>,
+    /// Puts of each keyspace when the connection was opened.
+    puts_before: Vec<u64>,
 }
 
 impl Null {
     /// Opens a target with the keyspaces of these tables.
     pub fn open(setup: &Setup) -> Self {
         let keyspaces = setup.tables.iter().map(|table| table.keyspaces().len()).sum();
-        Self { samples: Mutex::new(vec![None; keyspaces]) }
+        Self { samples: Mutex::new(vec![Sample::default(); keyspaces]) }
     }
 }
 
@@ -47,7 +58,8 @@ impl Target for Null {
 
     fn connect(&self, _: Clients) -> Result<Box<dyn Connection + '_>> {
         let samples = self.samples.lock().unwrap_or_else(|e| e.into_inner()).clone();
-        Ok(Box::new(NullConnection { target: self, samples }))
+        let puts_before = samples.iter().map(|sample| sample.puts).collect();
+        Ok(Box::new(NullConnection { target: self, samples, puts_before }))
     }
 
     fn keeps_rows(&self) -> bool {
@@ -62,9 +74,11 @@ impl Target for Null {
 impl Drop for NullConnection<'_> {
     fn drop(&mut self) {
         let mut shared = self.target.samples.lock().unwrap_or_else(|e| e.into_inner());
-        for (shared, own) in shared.iter_mut().zip(&mut self.samples) {
-            if own.is_some() {
-                *shared = own.take();
+        let own = self.samples.iter_mut().zip(&self.puts_before);
+        for (shared, (own, before)) in shared.iter_mut().zip(own) {
+            shared.puts += own.puts - before;
+            if own.entry.is_some() {
+                shared.entry = own.entry.take();
             }
         }
     }
@@ -79,7 +93,7 @@ impl Connection for NullConnection<'_> {
     fn get(&mut self, keyspace: Keyspace, key: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
         black_box(key);
         value.clear();
-        let Some((_, sample)) = &self.samples[keyspace] else { return Ok(false) };
+        let Some((_, sample)) = &self.samples[keyspace].entry else { return Ok(false) };
         value.extend_from_slice(sample);
         Ok(true)
     }
@@ -94,7 +108,9 @@ impl Connection for NullConnection<'_> {
     }
 
     fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Attempt<()> {
-        let (k, v) = self.samples[keyspace].get_or_insert_default();
+        let sample = &mut self.samples[keyspace];
+        sample.puts += 1;
+        let (k, v) = sample.entry.get_or_insert_default();
         k.clear();
         k.extend_from_slice(key);
         v.clear();
@@ -114,9 +130,17 @@ impl Connection for NullConnection<'_> {
         direction: Direction,
         visit: Visit<'_>,
     ) -> Attempt<()> {
-        black_box((bounds, direction));
-        if let Some((key, value)) = &self.samples[keyspace] {
-            visit(key, value);
+        let end = match direction {
+            Direction::Forward => bounds.1,
+            Direction::Reverse => bounds.0,
+        };
+        let Sample { entry, puts } = &self.samples[keyspace];
+        let Some((key, value)) = entry else { return Ok(()) };
+        let rows = if black_box(end).is_none() { *puts } else { 1 };
+        for _ in 0..rows {
+            if !visit(black_box(key), black_box(value)) {
+                break;
+            }
         }
         Ok(())
     }
@@ -127,5 +151,48 @@ impl Connection for NullConnection<'_> {
 
     fn rollback(&mut self) -> Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::Table;
+    use crate::size::Bytes;
+    use crate::targets::Durability;
+
+    #[test]
+    fn a_scan_to_the_end_visits_as_many_rows_as_were_put() {
+        let null = Null::open(&Setup {
+            dir: std::path::PathBuf::new(),
+            memory: Bytes::mebi(16),
+            write_buffer: None,
+            durability: Durability::Lazy,
+            tables: vec![Table::raw("t", 8)],
+            unique: false,
+            transactions: false,
+        });
+        let rows = |bounds: (Option<&[u8]>, Option<&[u8]>), direction, most: u64| {
+            let (mut connection, mut rows) = (null.connect(Clients::ONE).expect("none fails"), 0);
+            let mut visit = |_: &[u8], _: &[u8]| {
+                rows += 1;
+                rows < most
+            };
+            connection.scan(0, bounds, direction, &mut visit).expect("none fails");
+            rows
+        };
+        assert_eq!(rows((None, None), Direction::Forward, 9), 0);
+        for puts in [2, 3] {
+            let mut connection = null.connect(Clients::ONE).expect("none fails");
+            for key in 0..puts {
+                connection.put(0, &[key; 8], b"value").expect("none fails");
+            }
+        }
+        let key: Option<&[u8]> = Some(&[1; 8]);
+        assert_eq!(rows((None, None), Direction::Forward, 9), 5);
+        assert_eq!(rows((key, None), Direction::Forward, 3), 3);
+        assert_eq!(rows((key, key), Direction::Forward, 9), 1);
+        assert_eq!(rows((None, key), Direction::Reverse, 9), 5);
+        assert_eq!(rows((key, None), Direction::Reverse, 9), 1);
     }
 }

@@ -24,7 +24,8 @@ impl Generators {
     }
 
     /// For a cell of the null target, records what its steps cost. For other cells, subtracts that
-    /// cost, and shows it as a metric.
+    /// cost, and shows it as a metric. If the null target cost more than the clients of a cell, the
+    /// cost is unknown, and nothing is subtracted.
     pub fn apply(&mut self, key: &CellKey, result: &mut CellResult) {
         if key.face != "embedded" {
             return;
@@ -40,6 +41,9 @@ impl Generators {
             }
             let of = (key.workload.clone(), key.variant.clone(), step.name.clone());
             let Some(us) = self.0.get(&of).copied() else { continue };
+            if metrics.get(OF_CLIENTS).is_some_and(|of_clients| *of_clients < us) {
+                continue;
+            }
             for name in WITH_CLIENTS {
                 if let Some(value) = metrics.get_mut(name) {
                     *value = (*value - us).max(0.0);
@@ -81,6 +85,8 @@ mod tests {
         let frond = apply("frond", "ycsb", "embedded", 5.0);
         assert_eq!((frond["cpu_us_op"], frond[OF_CLIENTS], frond[SHOWN]), (5.5, 3.5, 1.5));
         assert_eq!(frond["cpu_bg_us_op"], 2.0);
+        let cheaper = apply("frond", "ycsb", "embedded", 1.0);
+        assert_eq!((cheaper["cpu_us_op"], cheaper.get(SHOWN)), (3.0, None));
         for (workload, face) in [("tpcc", "embedded"), ("ycsb", "sql")] {
             let other = apply("frond", workload, face, 5.0);
             assert_eq!((other["cpu_us_op"], other.get(SHOWN)), (7.0, None));

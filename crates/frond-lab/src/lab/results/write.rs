@@ -1,10 +1,14 @@
 //! Writes a run and its cells to the database of results.
 
-use rusqlite::{Transaction, params};
+use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::cell::CellResult;
 use super::database::Database;
-use crate::targets::Result;
+use crate::measure::Owner;
+use crate::targets::{Failure, Result};
+
+/// Name of the process that runs the cells of a run, among the descriptions of its environment.
+const OWNER: &str = "owner";
 
 /// Description of a run at its start.
 #[derive(Clone, Debug)]
@@ -78,6 +82,47 @@ impl Database {
             Ok(run)
         })();
         begun.map_err(|error| self.failure(&error))
+    }
+
+    /// Makes this process the one that runs the cells of a run. `release` ends that; so does the end
+    /// of the process.
+    ///
+    /// # Errors
+    /// Another process that is still running has the run. Errors of SQLite.
+    pub fn acquire(&mut self, run: i64) -> Result<()> {
+        let own = Owner::own();
+        let other = (|| {
+            let immediate = TransactionBehavior::Immediate;
+            let transaction = self.connection.transaction_with_behavior(immediate)?;
+            let sql = "SELECT value FROM environment WHERE run=? AND name=?";
+            let found = transaction.query_row(sql, params![run, OWNER], |row| row.get(0));
+            let found: Option<String> = found.optional()?;
+            let other = found.and_then(|name| Owner::of(&name, ""));
+            if let Some(other) = other.filter(|other| *other != own && other.lives()) {
+                return Ok(Some(other));
+            }
+            let row = params![run, OWNER, own.name("")];
+            transaction.execute("INSERT OR REPLACE INTO environment VALUES(?,?,?)", row)?;
+            transaction.commit()?;
+            Ok(None)
+        })();
+        match other.map_err(|error| self.failure(&error))? {
+            None => Ok(()),
+            Some(other) => Err(Failure(format!(
+                "this run is in progress in process {}: wait for it, or interrupt it with Ctrl-C",
+                other.pid()
+            ))),
+        }
+    }
+
+    /// Lets another process resume a run.
+    ///
+    /// # Errors
+    /// Errors of SQLite.
+    pub fn release(&mut self, run: i64) -> Result<()> {
+        let sql = "DELETE FROM environment WHERE run=? AND name=?";
+        let released = self.connection.execute(sql, params![run, OWNER]);
+        released.map(drop).map_err(|error| self.failure(&error))
     }
 
     /// Marks a run as ended.
@@ -197,4 +242,36 @@ fn insert(
         verification.execute(params![id, format!("fact: {name}"), true, value])?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::results::testing::a_run;
+
+    #[test]
+    fn a_run_has_one_process_at_a_time() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut database = Database::open(&dir.path().join("r")).expect("a new file");
+        let run = database.begin_run(&a_run("u1")).expect("begun");
+        let owned_by = |database: &Database, name: &str| {
+            let sql = "INSERT OR REPLACE INTO environment VALUES(?,?,?)";
+            database.connection.execute(sql, params![run, OWNER, name]).expect("written");
+        };
+        database.acquire(run).expect("it is free");
+        database.acquire(run).expect("it is its own");
+
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("started");
+        let other = Owner::of_process(child.id()).expect("it lives");
+        owned_by(&database, &other.name(""));
+        let failure = database.acquire(run).expect_err("the other process lives");
+        assert!(failure.0.contains(&child.id().to_string()), "{failure}");
+        child.kill().and_then(|()| child.wait()).expect("killed");
+        database.acquire(run).expect("the other process has ended");
+
+        database.release(run).expect("released");
+        let sql = "SELECT COUNT(*) FROM environment WHERE name='owner'";
+        let left: i64 = database.connection.query_row(sql, [], |row| row.get(0)).expect("counted");
+        assert_eq!(left, 0);
+    }
 }

@@ -32,6 +32,16 @@ impl Owner {
         Self { pid, started: started(pid).unwrap_or(0) }
     }
 
+    /// The running process with this number.
+    pub fn of_process(pid: u32) -> Option<Self> {
+        Some(Self { pid, started: started(pid)? })
+    }
+
+    /// Number of the process.
+    pub fn pid(self) -> u32 {
+        self.pid
+    }
+
     /// Whether the process is still running.
     pub fn lives(self) -> bool {
         started(self.pid) == Some(self.started)
