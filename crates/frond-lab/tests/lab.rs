@@ -137,6 +137,10 @@ fn unknown_names_are_answered_with_the_nearest() {
     assert!(lab.fails("run iibench --set rows=0 --targets innodb").contains("rows"));
     let refused = lab.fails("run iibench --targets mysql://root@127.0.0.1:1/x");
     assert!(refused.contains("--yes-write"), "{refused}");
+    let throttled = "run iibench --targets mysql://root@127.0.0.1:1/x --yes-write --class cloud";
+    assert!(lab.fails(throttled).contains("only servers that the lab starts"));
+    assert!(lab.fails("run iibench --dry-run --targets frond@nonsense").contains("no revision"));
+    assert!(lab.fails("run iibench --memory 1MB").contains("at least 16 MiB"));
     assert!(lab.fails("run dbbnch").contains("did you mean dbbench?"));
 }
 

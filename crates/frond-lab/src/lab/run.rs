@@ -11,8 +11,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -204,6 +205,12 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
                     order.target
                 )));
             }
+            if request.class != "host" || request.disk.is_some() {
+                return Err(Failure(format!(
+                    "{}: --class and --disk limit only servers that the lab starts",
+                    without_password(&order.target)
+                )));
+            }
             Session::connect_url(&order.target).map_err(|error| {
                 Failure(format!("{}: {}", without_password(&order.target), Failure::from(error)))
             })?;
@@ -242,6 +249,9 @@ fn check_space(dir: &Path, cells: &[Planned]) -> Result<()> {
 /// (Invariants 3 and 4).
 fn take(dir: &Path) -> Result<fs::File> {
     let marker = dir.join(MARKER);
+    if dir.exists() && !dir.is_dir() {
+        return Err(Failure(format!("{} is not a directory; choose another --dir", dir.display())));
+    }
     let is_foreign = dir.exists() && !marker.exists() && fs::read_dir(dir)?.next().is_some();
     if is_foreign {
         return Err(Failure(format!(
@@ -328,10 +338,19 @@ fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
     sql::remove_stale();
     Ok(result.unwrap_or_else(|| CellResult {
         state: State::Failed,
-        failure: Some(format!("its process ended with {status} and without a result")),
+        failure: Some(ending_of(status)),
         began: time::now(),
         ..CellResult::default()
     }))
+}
+
+/// How the process of a cell ended that printed no result.
+fn ending_of(status: ExitStatus) -> String {
+    let mut text = format!("its process ended with {status} and without a result");
+    if status.signal() == Some(Signal::KILL.as_raw()) {
+        text += "; the kernel kills a process that exceeds the memory limit of its control group";
+    }
+    text
 }
 
 /// Deterministic results by cell and name, each with the first target that reported it.
@@ -464,6 +483,9 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
         cell.order.limits = calibrated.as_ref().map(|found| found.limits);
     }
     let found = if request.resume { database.find_unfinished(request)? } else { None };
+    if request.resume && found.is_none() {
+        eprintln!("there is no unfinished run of this request to resume: a new one begins");
+    }
     let (run, uid) = match found {
         Some(found) => found,
         None => {

@@ -118,6 +118,11 @@ impl Bench {
             let counts = Counts { dir, process, read: &|| running.confined.counts() };
             verify_syncs(&mut admin, &target.create, &counts, &target.syncs, &mut result)?;
         }
+        if ours.is_none() {
+            let why =
+                "not verified: the settings of a server that the lab did not start are its own";
+            result.settings.insert("(durability)".to_owned(), why.to_owned());
+        }
         let space = running.space(target).filter(|_| target.keeps_rows);
         if let Some(space) = &space {
             let empty = format!("{} bytes, which are subtracted from sizes", space.empty_bytes());

@@ -107,7 +107,7 @@ pub fn result(
             metrics.insert("write_amp".to_owned(), amplified);
         }
     }
-    if keeps_rows {
+    if keeps_rows && taken.disk_peak_b > 0 {
         metrics.insert("disk_peak_b".to_owned(), taken.disk_peak_b as f64);
     }
     let per_second: Vec<Mark> = taken.samples.iter().map(|sample| sample.mark).collect();
@@ -190,16 +190,18 @@ pub fn sampling(metrics: &mut BTreeMap<String, f64>, sampling_s: f64, step_s: f6
 /// Charges the background work done after a step that wrote to that step.
 pub fn charge_rest(step: &mut StepResult, paid: &Usage, seconds: f64) {
     let metrics = &mut step.metrics;
+    metrics.insert("rest_s".to_owned(), seconds);
     let ops = metrics.get("ops").copied().unwrap_or(1.0).max(1.0);
-    let written = metrics.get("wr_b_op").copied().unwrap_or(0.0);
+    let measured = metrics.get("wr_b_op").copied().zip(metrics.get("cpu_us_op").copied());
+    // Neither is known of a server that the lab did not start.
+    let Some((written, cpu)) = measured else { return };
     let rested = written + paid.write_bytes as f64 / ops;
-    let cpu = metrics.get("cpu_us_op").copied().unwrap_or(0.0) + paid.cpu_s * 1e6 / ops;
+    let cpu = cpu + paid.cpu_s * 1e6 / ops;
     if let Some(changed) = metrics.get("changed_b").copied() {
         metrics.insert("write_amp".to_owned(), rested * ops / changed);
     }
     metrics.insert("wr_b_op_rested".to_owned(), rested);
     metrics.insert("cpu_us_op_rested".to_owned(), cpu);
-    metrics.insert("rest_s".to_owned(), seconds);
 }
 
 /// Adds the size of a directory that holds `live` (rows, bytes): allocated bytes as the metric
@@ -277,7 +279,9 @@ mod tests {
     fn background_work_is_charged_to_the_changed_bytes() {
         let metric = |step: &StepResult, name: &str| step.metrics.get(name).copied();
         let mut step = StepResult::default();
-        for (name, value) in [("ops", 10.0), ("wr_b_op", 0.0), ("changed_b", 1_000.0)] {
+        for (name, value) in
+            [("ops", 10.0), ("wr_b_op", 0.0), ("cpu_us_op", 0.0), ("changed_b", 1_000.0)]
+        {
             step.metrics.insert(name.to_owned(), value);
         }
         let paid = Usage { write_bytes: 4_000, cpu_s: 1e-3, ..Usage::default() };
@@ -290,5 +294,9 @@ mod tests {
         step.metrics.remove("write_amp");
         charge_rest(&mut step, &paid, 2.0);
         assert_eq!(metric(&step, "write_amp"), None);
+        // Of a server that the lab did not start, only the time is known.
+        let mut step = StepResult::default();
+        charge_rest(&mut step, &Usage::default(), 2.0);
+        assert_eq!(step.metrics.into_iter().collect::<Vec<_>>(), [("rest_s".to_owned(), 2.0)]);
     }
 }
