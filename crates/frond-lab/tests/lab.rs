@@ -164,6 +164,18 @@ fn foreign_directories_are_left_unchanged() {
     let refused = lab.fails("run iibench --face embedded --targets frond --size tiny");
     assert!(refused.contains("choose another --dir"), "{refused}");
     assert!(lab.path("data").join("precious").exists());
+
+    // A link instead of the file that marks a directory of the lab, and a directory within one.
+    std::fs::remove_file(lab.path("data").join("precious")).expect("removed");
+    std::fs::write(lab.path("elsewhere"), "").expect("written");
+    let marker = lab.path("data").join(".frond-lab");
+    std::os::unix::fs::symlink(lab.path("elsewhere"), &marker).expect("linked");
+    lab.fails("run iibench --face embedded --targets frond --size tiny");
+    assert_eq!(std::fs::read(lab.path("elsewhere")).expect("read"), b"");
+    std::fs::remove_file(&marker).expect("removed");
+    std::fs::write(lab.path(".frond-lab"), "").expect("written");
+    let refused = lab.fails("run iibench --face embedded --targets frond --size tiny");
+    assert!(refused.contains("is within"), "{refused}");
 }
 
 #[test]

@@ -232,7 +232,11 @@ fn items(args: &RunArgs) -> Result<Vec<Item>> {
     }
     let Some(mut items) = suites::items(&args.name, args.targets.as_deref())? else {
         if !has_workload(face, &args.name) {
-            return Err(suites::unknown_name(&args.name));
+            let other = if face == Face::Sql { Face::Embedded } else { Face::Sql };
+            return Err(match has_workload(other, &args.name) {
+                true => Failure(format!("{} runs with --face {other} only", args.name)),
+                false => suites::unknown_name(&args.name),
+            });
         }
         if let Some(targets) = &args.targets {
             run::check_targets(face, targets)?;
@@ -435,6 +439,8 @@ mod tests {
         assert!(!embedded.is_empty() && embedded.iter().all(|face| *face == Face::Embedded));
         assert_eq!(faces("tpcc"), [Face::Sql]);
         assert_eq!(faces("tpcc --face embedded --set warehouses=1"), [Face::Embedded]);
+        let failure = items_of("dbbench").expect_err("it is embedded only");
+        assert_eq!(failure.0, "dbbench runs with --face embedded only");
         let failure = items_of("threads --face embedded").expect_err("it has SQL only");
         assert!(failure.0.contains("threads") && failure.0.contains("embedded"), "{failure}");
     }

@@ -95,17 +95,18 @@ impl Params {
         Err(Failure(format!("--set {name}={value}: expected a number that is not negative")))
     }
 
-    /// The value as a list of whole numbers, separated by commas or spaces.
+    /// The value as a list of different whole numbers, separated by commas or spaces.
     pub fn numbers(&self, name: &str) -> Result<Vec<u64>> {
         let text = self.text(name);
         let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
-        parts
-            .map(|part| {
-                part.parse().map_err(|_| {
-                    Failure(format!("--set {name}={text}: expected integers separated by commas"))
-                })
+        let numbers = parts.map(|part| {
+            part.parse().map_err(|_| {
+                Failure(format!("--set {name}={text}: expected integers separated by commas"))
             })
-            .collect()
+        });
+        let numbers: Vec<u64> = numbers.collect::<Result<_>>()?;
+        once_each(name, &numbers)?;
+        Ok(numbers)
     }
 
     /// The value as a boolean.
@@ -122,6 +123,18 @@ impl Params {
         let text = self.text(name);
         let found = words.iter().find(|word| **word == text);
         found.copied().ok_or_else(|| unknown(&format!("value of {name}"), text, words))
+    }
+}
+
+/// Refuses a list that contains a value twice: each value is a step with a name of its own.
+///
+/// # Errors
+/// A value is listed twice.
+pub fn once_each<T: PartialEq + std::fmt::Debug>(name: &str, list: &[T]) -> Result<()> {
+    let mut rest = list.iter().enumerate();
+    match rest.find(|(at, value)| list[..*at].contains(value)) {
+        None => Ok(()),
+        Some((_, value)) => Err(Failure(format!("--set {name}: {value:?} is listed twice"))),
     }
 }
 
@@ -146,6 +159,8 @@ mod tests {
         assert_eq!(made.number("rows").ok(), Some(1000));
         assert_eq!(made.real("poll").ok(), Some(0.75));
         assert_eq!(made.numbers("threads").ok(), Some(vec![1, 2, 4]));
+        let doubled = make(&[("threads", "1,2,1")]).expect("known").numbers("threads");
+        assert!(doubled.is_err_and(|failure| failure.0.contains("1 is listed twice")));
         let failure = make(&[("pol", "1")]).expect_err("an unknown name");
         assert!(failure.0.contains("pol") && failure.0.contains("poll"), "{failure}");
         for bad in ["x", "-1", "NaN", "inf", ""] {

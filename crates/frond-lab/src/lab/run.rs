@@ -11,12 +11,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::embedded::{Allowances, Generators, NULL, OF_CLIENTS, PEAK};
@@ -252,6 +254,15 @@ fn take(dir: &Path) -> Result<fs::File> {
     if dir.exists() && !dir.is_dir() {
         return Err(Failure(format!("{} is not a directory; choose another --dir", dir.display())));
     }
+    let absolute = std::path::absolute(dir)?;
+    let mut above = absolute.ancestors().skip(1);
+    if let Some(other) = above.find(|other| other.join(MARKER).exists()) {
+        return Err(Failure(format!(
+            "{} is within {}, whose content runs of the lab remove; choose another --dir",
+            dir.display(),
+            other.display()
+        )));
+    }
     let is_foreign = dir.exists() && !marker.exists() && fs::read_dir(dir)?.next().is_some();
     if is_foreign {
         return Err(Failure(format!(
@@ -260,7 +271,11 @@ fn take(dir: &Path) -> Result<fs::File> {
         )));
     }
     fs::create_dir_all(dir)?;
-    let mut file = fs::File::options().create(true).append(true).open(marker)?;
+    let mut options = fs::File::options();
+    // A link would let a run write to a file elsewhere.
+    let options = options.create(true).append(true).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    let opened = options.open(&marker);
+    let mut file = opened.map_err(|error| Failure(format!("{}: {error}", marker.display())))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {

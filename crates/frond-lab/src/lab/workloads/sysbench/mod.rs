@@ -17,7 +17,7 @@ pub use statements::Test;
 use super::pace::{self, RATE, Rate};
 use super::sbtest::{self, Load, ROW_BYTES};
 use super::{Entry, Workload};
-use crate::lab::params::{Param, Params};
+use crate::lab::params::{Param, Params, once_each};
 use crate::lab::sql::Bench;
 use crate::lab::step::Step;
 use crate::lab::suggest::unknown;
@@ -89,8 +89,10 @@ const DELETED_PART: f64 = 0.2;
 /// There is no such test; the message lists the most similar names.
 pub fn tests(names: &str) -> Result<Vec<Test>> {
     let known = Test::ALL.map(Test::name);
-    let parts = names.split([',', ' ']).filter(|name| !name.is_empty());
+    let parts = names.split([',', ' ']).filter(|name| !name.is_empty()).collect::<Vec<_>>();
+    once_each("tests", &parts)?;
     parts
+        .into_iter()
         .map(|name| {
             let test = Test::ALL.into_iter().find(|test| test.name() == name);
             test.ok_or_else(|| unknown("test of sysbench", name, &known))

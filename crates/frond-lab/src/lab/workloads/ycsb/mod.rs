@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::pace::{self, RATE, Rate};
 use super::{Entry, Workload, refuse_without_rows};
-use crate::lab::params::{Param, Params};
+use crate::lab::params::{Param, Params, once_each};
 use crate::lab::sql::{Bench, Connect, InsertText, Session, SqlResult, Statement, Value, Worker};
 use crate::lab::step::Step;
 use crate::random::{Purpose, Random};
@@ -111,6 +111,7 @@ impl Ycsb {
             value_ratio: params.real("value_ratio")?,
             per_commit: params.number("rows_per_commit")?,
         };
+        once_each("mixes", &made.mixes)?;
         let is_right = made.records >= 10
             && !made.threads.is_empty()
             && made.threads.iter().all(|n| (1..=512).contains(n))
