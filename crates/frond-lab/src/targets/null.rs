@@ -6,8 +6,8 @@
 //! 1. Every read finds the entry that was put last into its keyspace, so a client decodes and
 //!    changes rows as it does with a store.
 //! 2. A scan to the end of a keyspace finds that entry once for every put, so a client that reads
-//!    many rows reads as many as of a store, and its cost per row is comparable. A scan with a limit
-//!    at its end finds it once, because the number of rows in the range is unknown.
+//!    many rows reads as many as of a store, and its cost per row is comparable. A scan with a
+//!    limit at its end finds it once: the number of rows in the range is unknown.
 //!
 //! Threads: a connection has its own entries; they are shared only when it opens and when it
 //! closes.

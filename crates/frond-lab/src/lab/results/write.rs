@@ -84,8 +84,7 @@ impl Database {
         begun.map_err(|error| self.failure(&error))
     }
 
-    /// Makes this process the one that runs the cells of a run. `release` ends that; so does the end
-    /// of the process.
+    /// Makes this process the one that runs the cells of a run, until it calls `release` or ends.
     ///
     /// # Errors
     /// Another process that is still running has the run. Errors of SQLite.
