@@ -6,13 +6,15 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::machine::virtual_disk::Kind;
-use super::params::Param;
+use super::order::MEMORY_MIN;
+use super::params::{Param, twice};
 use super::results::Database;
 use super::run::{self, Item, Request};
 use super::size::{Durability, Face, Size};
 use super::stdout::print;
 use super::target::{self, SqlTarget};
 use super::{cell, compare, embedded, exchange, suites, workloads};
+use crate::machine;
 use crate::size::Bytes;
 use crate::targets::{Failure, Result};
 
@@ -223,11 +225,11 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
 /// An unknown name, a parameter or target given twice, or parameters for a suite.
 fn items(args: &RunArgs) -> Result<Vec<Item>> {
     let face = args.face.unwrap_or(Face::Sql);
-    let names = args.changes.iter().map(|(name, _)| name);
-    if let Some(name) = twice(names) {
+    let names: Vec<&String> = args.changes.iter().map(|(name, _)| name).collect();
+    if let Some(name) = twice(&names) {
         return Err(Failure(format!("--set {name} was given twice")));
     }
-    if let Some(name) = twice(args.targets.iter().flatten()) {
+    if let Some(name) = twice(args.targets.as_deref().unwrap_or_default()) {
         return Err(Failure(format!("target {name} was given twice: --repeat runs it again")));
     }
     let Some(mut items) = suites::items(&args.name, args.targets.as_deref())? else {
@@ -265,29 +267,17 @@ fn items(args: &RunArgs) -> Result<Vec<Item>> {
     Ok(items)
 }
 
-/// The first name that occurs twice.
-fn twice<'a>(names: impl Iterator<Item = &'a String>) -> Option<&'a String> {
-    let mut seen = std::collections::BTreeSet::new();
-    let mut names = names;
-    names.find(|name| !seen.insert(name.as_str()))
-}
-
-/// The least memory of a target: the minimum of `frond_cache_size`.
-const MEMORY_MIN: Bytes = Bytes::mebi(16);
-
 /// Refuses memory that no target can be given.
 fn check_memory(memory: Option<Bytes>) -> Result<()> {
     let Some(memory) = memory else { return Ok(()) };
-    if memory < MEMORY_MIN {
+    if memory.0 < MEMORY_MIN {
         return Err(Failure(
             "--memory: at least 16 MiB, the minimum of frond_cache_size".to_owned(),
         ));
     }
-    let machine = <procfs::Meminfo as procfs::Current>::current()
-        .map_err(|error| Failure(error.to_string()))?;
-    if memory.0 > machine.mem_total {
-        let total = machine.mem_total >> 20;
-        return Err(Failure(format!("--memory: this machine has {total} MiB")));
+    let total = machine::memory_bytes();
+    if memory.0 > total {
+        return Err(Failure(format!("--memory: this machine has {} MiB", total >> 20)));
     }
     Ok(())
 }

@@ -177,7 +177,7 @@ pub fn compare(database: &Database, a: &str, b: &str, anyway: bool) -> Result<St
 mod tests {
     use super::*;
     use crate::lab::results::RunHead;
-    use crate::lab::results::testing::{a_cell, a_key, a_run};
+    use crate::lab::results::testing::{a_cell, a_database, a_key, a_run};
 
     fn fill(database: &mut Database, head: &RunHead, rates: &[(&str, f64)]) {
         let run = database.begin_run(head).expect("begun");
@@ -193,8 +193,7 @@ mod tests {
 
     #[test]
     fn runs_under_different_conditions_are_refused_and_marked() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut database = Database::open(&dir.path().join("r")).expect("a new file");
+        let (_dir, mut database) = a_database();
         fill(&mut database, &a_run("aa"), &[("innodb", 1000.0), ("frond", 3000.0)]);
         fill(&mut database, &a_run("ab"), &[("innodb", 1000.0), ("frond", 2000.0)]);
         let slow = RunHead { class: "hdd".to_owned(), ..a_run("b") };
@@ -234,8 +233,7 @@ mod tests {
 
     #[test]
     fn a_comparison_with_zero_is_described_in_words() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut database = Database::open(&dir.path().join("r")).expect("a new file");
+        let (_dir, mut database) = a_database();
         let run = database.begin_run(&a_run("aa")).expect("begun");
         for (target, read) in [("innodb", 0.0), ("frond", 4096.0)] {
             for repeat in 1..=3 {

@@ -98,15 +98,17 @@ impl Params {
     /// The value as a list of different whole numbers, separated by commas or spaces.
     pub fn numbers(&self, name: &str) -> Result<Vec<u64>> {
         let text = self.text(name);
-        let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
-        let numbers = parts.map(|part| {
-            part.parse().map_err(|_| {
+        let numbers = words_of(text).map(|word| {
+            word.parse().map_err(|_| {
                 Failure(format!("--set {name}={text}: expected integers separated by commas"))
             })
         });
-        let numbers: Vec<u64> = numbers.collect::<Result<_>>()?;
-        once_each(name, &numbers)?;
-        Ok(numbers)
+        once_each(name, numbers.collect::<Result<_>>()?)
+    }
+
+    /// The value as a list of different words, separated by commas or spaces.
+    pub fn list(&self, name: &str) -> Result<Vec<&str>> {
+        once_each(name, words_of(self.text(name)).collect())
     }
 
     /// The value as a boolean.
@@ -126,15 +128,23 @@ impl Params {
     }
 }
 
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split([',', ' ']).filter(|word| !word.is_empty())
+}
+
+/// The first value that occurs twice in a list.
+pub fn twice<T: PartialEq>(list: &[T]) -> Option<&T> {
+    (1..list.len()).find(|&at| list[..at].contains(&list[at])).map(|at| &list[at])
+}
+
 /// Refuses a list that contains a value twice: each value is a step with a name of its own.
 ///
 /// # Errors
 /// A value is listed twice.
-pub fn once_each<T: PartialEq + std::fmt::Debug>(name: &str, list: &[T]) -> Result<()> {
-    let mut rest = list.iter().enumerate();
-    match rest.find(|(at, value)| list[..*at].contains(value)) {
-        None => Ok(()),
-        Some((_, value)) => Err(Failure(format!("--set {name}: {value:?} is listed twice"))),
+pub fn once_each<T: PartialEq + std::fmt::Debug>(name: &str, list: Vec<T>) -> Result<Vec<T>> {
+    match twice(&list) {
+        None => Ok(list),
+        Some(value) => Err(Failure(format!("--set {name}: {value:?} is listed twice"))),
     }
 }
 

@@ -349,14 +349,19 @@ fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
         result
     })?;
     let status = child.wait()?;
-    measure::Group::remove_stale();
-    sql::remove_stale();
+    remove_stale();
     Ok(result.unwrap_or_else(|| CellResult {
         state: State::Failed,
         failure: Some(ending_of(status)),
         began: time::now(),
         ..CellResult::default()
     }))
+}
+
+/// Removes what killed cells, of this run or another, have left outside of the directory of runs.
+fn remove_stale() {
+    measure::Group::remove_stale();
+    sql::remove_stale();
 }
 
 /// How the process of a cell ended that printed no result.
@@ -483,8 +488,7 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
     let mut database = Database::open(results)?;
     let _lock = take(&request.dir)?;
     ctrlc::set_handler(measure::interrupt).map_err(|error| Failure(error.to_string()))?;
-    measure::Group::remove_stale();
-    sql::remove_stale();
+    remove_stale();
     for removed in virtual_disk::remove_stale(&request.dir) {
         eprintln!("removed {}, which a killed run left", removed.display());
     }

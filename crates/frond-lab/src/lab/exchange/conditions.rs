@@ -31,12 +31,11 @@ pub fn conditions(database: &Database, run: &RunInfo) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::results::testing::{a_cell, a_key, a_run};
+    use crate::lab::results::testing::{a_cell, a_database, a_key, a_run};
 
     #[test]
     fn settings_and_rows_are_shown_once() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut database = Database::open(&dir.path().join("r")).expect("a new file");
+        let (_dir, mut database) = a_database();
         let run = database.begin_run(&a_run("u1")).expect("begun");
         let mut cell = a_cell();
         cell.facts.insert("t by PRIMARY".to_owned(), "2001 rows, sum 7".to_owned());

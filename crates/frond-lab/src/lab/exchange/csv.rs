@@ -54,12 +54,11 @@ pub fn csv(database: &Database, runs: &[i64]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::results::testing::{a_cell, a_key, a_run};
+    use crate::lab::results::testing::{a_cell, a_database, a_key, a_run};
 
     #[test]
     fn each_value_is_a_line_and_commas_are_quoted() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut database = Database::open(&dir.path().join("r")).expect("a new file");
+        let (_dir, mut database) = a_database();
         let run = database.begin_run(&a_run("u,1")).expect("begun");
         database.write_cell(run, &a_key("innodb", 1), 0, &a_cell()).expect("written");
         let text = csv(&database, &[run]).expect("exported");

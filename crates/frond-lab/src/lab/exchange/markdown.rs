@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::lab::goals;
 use crate::lab::metric;
-use crate::lab::results::{Database, Measured, RunInfo};
+use crate::lab::results::{Database, Measured, RunInfo, State};
 use crate::lab::statistics::Spread;
 use crate::lab::workloads;
 use crate::targets::Result;
@@ -111,7 +111,7 @@ pub fn markdown(database: &Database, run: &RunInfo) -> Result<String> {
         out += &format!("\n```text\n{goals}```\n");
     }
     for (cell, state, failure) in database.unfinished(run.id)? {
-        out += &if state == "stopped" {
+        out += &if state == State::Stopped.name() {
             format!(
                 "\nStopped by the time limit or by Ctrl-C, so its figures are partial: {cell}\n"
             )
@@ -125,8 +125,7 @@ pub fn markdown(database: &Database, run: &RunInfo) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::results::State;
-    use crate::lab::results::testing::{a_cell, a_key, a_run};
+    use crate::lab::results::testing::{a_cell, a_database, a_key, a_run};
 
     #[test]
     fn numbers_are_short() {
@@ -146,8 +145,7 @@ mod tests {
 
     #[test]
     fn a_run_is_shown_by_step_and_target() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut database = Database::open(&dir.path().join("r")).expect("a new file");
+        let (_dir, mut database) = a_database();
         let run = database.begin_run(&a_run("u1")).expect("begun");
         for (repeat, rate) in [(1, 1000.0), (2, 3000.0), (3, 2000.0)] {
             let mut cell = a_cell();

@@ -1,7 +1,17 @@
-//! An example of a run and of a cell, for tests.
+//! A database, and an example of a run and of a cell, for tests.
+
+use tempfile::TempDir;
 
 use super::cell::{CellResult, CounterSample, Latencies, State, StepResult, Verification};
+use super::database::Database;
 use super::write::{CellKey, RunHead};
+
+/// A new database, and the directory that it is in.
+pub fn a_database() -> (TempDir, Database) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let database = Database::open(&dir.path().join("r")).expect("a new file");
+    (dir, database)
+}
 
 /// An example of a run.
 pub fn a_run(uid: &str) -> RunHead {

@@ -246,23 +246,20 @@ fn insert(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::results::testing::a_run;
+    use crate::lab::results::testing::{a_database, a_run};
 
     #[test]
     fn a_run_has_one_process_at_a_time() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut database = Database::open(&dir.path().join("r")).expect("a new file");
+        let (_dir, mut database) = a_database();
         let run = database.begin_run(&a_run("u1")).expect("begun");
-        let owned_by = |database: &Database, name: &str| {
-            let sql = "INSERT OR REPLACE INTO environment VALUES(?,?,?)";
-            database.connection.execute(sql, params![run, OWNER, name]).expect("written");
-        };
         database.acquire(run).expect("it is free");
         database.acquire(run).expect("it is its own");
 
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("started");
         let other = Owner::of_process(child.id()).expect("it lives");
-        owned_by(&database, &other.name(""));
+        let row = params![run, OWNER, other.name("")];
+        let sql = "INSERT OR REPLACE INTO environment VALUES(?,?,?)";
+        database.connection.execute(sql, row).expect("written");
         let failure = database.acquire(run).expect_err("the other process lives");
         assert!(failure.0.contains(&child.id().to_string()), "{failure}");
         child.kill().and_then(|()| child.wait()).expect("killed");

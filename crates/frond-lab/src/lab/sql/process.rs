@@ -97,10 +97,8 @@ fn launch(words: &[OsString], log: &Path) -> Result<Child> {
 pub fn remove_stale() {
     let own = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| Owner::of(name, PREFIX));
-        let is_ours = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == own);
-        if is_ours && owner.is_some_and(|owner| !owner.lives()) {
+        let is_ours = || entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == own);
+        if Owner::has_ended(&entry.file_name(), PREFIX) && is_ours() {
             let _ = fs::remove_dir_all(entry.path()); // the next run finds what is still there
         }
     }

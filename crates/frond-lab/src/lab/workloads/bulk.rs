@@ -76,14 +76,13 @@ struct Bulk {
 /// Parses a list parameter, each word of which must be one of `known`.
 fn words<'a>(params: &Params, name: &str, known: &[(&str, &'a str)]) -> Result<Vec<&'a str>> {
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-    let list = params.text(name).split([',', ' ']).filter(|word| !word.is_empty());
-    list.map(|word| {
+    let values = params.list(name)?.into_iter().map(|word| {
         let found = known.iter().find(|(name, _)| *name == word);
         found
             .map(|(_, value)| *value)
             .ok_or_else(|| unknown(&format!("value of {name}"), word, &names))
-    })
-    .collect()
+    });
+    values.collect()
 }
 
 impl Bulk {

@@ -54,7 +54,7 @@ impl Clients {
     fn new(params: &Params, seed: u64) -> Result<Self> {
         let (rows, seconds) = (params.number("rows")?, params.number("seconds")?);
         sysbench::check(rows, 1, &[1])?;
-        let tests = sysbench::tests(params.text("tests"))?;
+        let tests = sysbench::tests(params)?;
         Ok(Self { rows, tests, seconds: seconds.max(1), warm_up: params.real("warm_up")?, seed })
     }
 

@@ -27,7 +27,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::data::shape::Shape;
 use crate::lab::embedded::{Bench, Concurrent, Entry, Worker, Workload};
-use crate::lab::params::{Param, Params};
+use crate::lab::params::{Param, Params, twice};
 use crate::lab::step::Step;
 use crate::lab::suggest::unknown;
 use crate::random::{Purpose, Random};
@@ -228,14 +228,13 @@ impl Puts {
 
 impl DbBench {
     fn new(params: &Params, seed: u64) -> Result<Self> {
-        let names = params.text("tests").split([',', ' ']).filter(|name| !name.is_empty());
-        let mut tests = names.map(Test::find).collect::<Result<Vec<_>>>()?;
+        let mut tests =
+            params.list("tests")?.into_iter().map(Test::find).collect::<Result<Vec<_>>>()?;
         // A table that only a synced fill has filled is not read.
         let first = tests.iter().find(|test| **test != Test::FillSync);
         if first.is_some_and(|test| !test.fills()) {
             tests.insert(0, Test::FillSeq);
         }
-        let is_twice = (1..tests.len()).any(|at| tests[..at].contains(&tests[at]));
         let made = Self {
             seed,
             rows: params.number("rows")?,
@@ -251,7 +250,7 @@ impl DbBench {
         };
         let is_right = made.rows > 0
             && !made.tests.is_empty()
-            && !is_twice
+            && twice(&made.tests).is_none()
             && (1..=100_000).contains(&made.per_commit)
             && (1..=512).contains(&made.threads)
             && made.seconds > 0.0;

@@ -61,7 +61,7 @@ impl RowFormats {
             _ => Batch::Rows(1),
         };
         let index_first = params.word("index", &["before", "after"])? == "before";
-        let tests = sysbench::tests(params.text("tests"))?;
+        let tests = sysbench::tests(params)?;
         Ok(Self { tables, batch, index_first, threads, tests, pace, seed })
     }
 }

@@ -63,7 +63,7 @@ impl Sweep {
         let most = all.iter().copied().max().unwrap_or(1);
         let tables = Tables::new("sbtest", 1, rows, distribution, seed).with_clients(most);
         let steps = vec![(threads, ""), (again, " again")];
-        Ok(Self { tables, steps, tests: sysbench::tests(params.text("tests"))?, pace, seed })
+        Ok(Self { tables, steps, tests: sysbench::tests(params)?, pace, seed })
     }
 }
 

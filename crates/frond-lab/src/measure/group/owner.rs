@@ -4,6 +4,7 @@
 //! A process number alone is not enough: numbers are reused, and a leftover would then look as if
 //! its owner were alive.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -29,7 +30,7 @@ impl Owner {
     /// This process.
     pub fn own() -> Self {
         let pid = std::process::id();
-        Self { pid, started: started(pid).unwrap_or(0) }
+        Self::of_process(pid).unwrap_or(Self { pid, started: 0 })
     }
 
     /// The running process with this number.
@@ -52,6 +53,12 @@ impl Owner {
         static NEXT: AtomicU32 = AtomicU32::new(0); // Relaxed: numbers need only be distinct
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         format!("{prefix}{}.{}.{n}", self.pid, self.started)
+    }
+
+    /// Whether `name` was made with this prefix, by a process that has ended.
+    pub fn has_ended(name: &OsStr, prefix: &str) -> bool {
+        let owner = name.to_str().and_then(|name| Self::of(name, prefix));
+        owner.is_some_and(|owner| !owner.lives())
     }
 
     /// Returns the owner from a name that `name` made with this prefix.

@@ -9,11 +9,9 @@ use crate::measure::{IoLimits, Owner};
 
 /// The directory of the disk that `path` is or lies in, if its owner no longer runs.
 fn stale_dir(path: &Path) -> Option<PathBuf> {
-    let dir = path.ancestors().find(|dir| {
-        let name = dir.file_name().and_then(|name| name.to_str());
-        name.and_then(|name| Owner::of(name, PREFIX)).is_some_and(|owner| !owner.lives())
-    });
-    dir.map(Path::to_owned)
+    let has_ended =
+        |dir: &&Path| dir.file_name().is_some_and(|name| Owner::has_ended(name, PREFIX));
+    path.ancestors().find(has_ended).map(Path::to_owned)
 }
 
 /// Removes the remains of stale disks: of those below `dir`, and of all that are still mounted or

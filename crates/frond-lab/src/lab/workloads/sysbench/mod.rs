@@ -17,7 +17,7 @@ pub use statements::Test;
 use super::pace::{self, RATE, Rate};
 use super::sbtest::{self, Load, ROW_BYTES};
 use super::{Entry, Workload};
-use crate::lab::params::{Param, Params, once_each};
+use crate::lab::params::{Param, Params};
 use crate::lab::sql::Bench;
 use crate::lab::step::Step;
 use crate::lab::suggest::unknown;
@@ -83,21 +83,17 @@ pub struct Pace {
 /// requests would find a row.
 const DELETED_PART: f64 = 0.2;
 
-/// Returns the tests with these names.
+/// Returns the tests that the parameter `tests` names.
 ///
 /// # Errors
-/// There is no such test; the message lists the most similar names.
-pub fn tests(names: &str) -> Result<Vec<Test>> {
+/// There is no such test, and the message lists the most similar names; or a test is listed twice.
+pub fn tests(params: &Params) -> Result<Vec<Test>> {
     let known = Test::ALL.map(Test::name);
-    let parts = names.split([',', ' ']).filter(|name| !name.is_empty()).collect::<Vec<_>>();
-    once_each("tests", &parts)?;
-    parts
-        .into_iter()
-        .map(|name| {
-            let test = Test::ALL.into_iter().find(|test| test.name() == name);
-            test.ok_or_else(|| unknown("test of sysbench", name, &known))
-        })
-        .collect()
+    let tests = params.list("tests")?.into_iter().map(|name| {
+        let test = Test::ALL.into_iter().find(|test| test.name() == name);
+        test.ok_or_else(|| unknown("test of sysbench", name, &known))
+    });
+    tests.collect()
 }
 
 /// Checks the numbers of rows, tables and clients.
@@ -125,7 +121,7 @@ impl Sysbench {
         check(rows, tables, &threads)?;
         let distribution = params.word("distribution", &DISTRIBUTIONS)?;
         let most = threads.iter().copied().max().unwrap_or(1);
-        let tests = tests(params.text("tests"))?;
+        let tests = tests(params)?;
         let is_alone = |test: &Test| matches!(test, Test::RandomPoints | Test::RandomRanges);
         if tables > 1 && tests.iter().any(is_alone) {
             let what = "random_points and random_ranges have one table only, as upstream";

@@ -28,7 +28,7 @@ mod rows;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lab::embedded::{Bench, Entry, Worker, Workload};
-use crate::lab::params::{Param, Params, once_each};
+use crate::lab::params::{Param, Params};
 use crate::lab::results::StepResult;
 use crate::lab::step::Step;
 use crate::lab::suggest::unknown;
@@ -119,9 +119,7 @@ struct Txn {
 
 impl Txn {
     fn new(params: &Params, seed: u64) -> Result<Self> {
-        let names = params.text("phases").split([',', ' ']).filter(|name| !name.is_empty());
-        let names: Vec<&str> = names.collect();
-        once_each("phases", &names)?;
+        let names = params.list("phases")?;
         let phases = names.into_iter().map(phase).collect::<Result<Vec<_>>>()?;
         let (clients, rows) = (params.numbers("clients")?, params.number("rows")?);
         let (seconds, held) = (params.real("seconds")?, params.real("held")?);

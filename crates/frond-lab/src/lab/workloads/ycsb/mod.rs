@@ -107,11 +107,10 @@ impl Ycsb {
             seconds: params.real("seconds")?,
             warm_up: params.real("warm_up")?,
             rate: Rate::new(params)?,
-            mixes: params.text("mixes").to_uppercase().chars().collect(),
+            mixes: once_each("mixes", params.text("mixes").to_uppercase().chars().collect())?,
             value_ratio: params.real("value_ratio")?,
             per_commit: params.number("rows_per_commit")?,
         };
-        once_each("mixes", &made.mixes)?;
         let is_right = made.records >= 10
             && !made.threads.is_empty()
             && made.threads.iter().all(|n| (1..=512).contains(n))
