@@ -176,7 +176,12 @@ fn run(cli: &Cli) -> Result<()> {
             let text = std::fs::read_to_string(file)
                 .map_err(|error| Failure(format!("{name}: {error}")))?;
             let taken = exchange::import(&mut Database::open(&cli.results)?, &name, &text)?;
-            print(&format!("{taken} new runs\n"))
+            let completed = match taken.completed {
+                0 => String::new(),
+                runs => format!(", {runs} completed"),
+            };
+            let s = if taken.new == 1 { "" } else { "s" };
+            print(&format!("{} new run{s}{completed}\n", taken.new))
         }
         Command::Doctor(args) => super::machine::doctor::run(args),
     }
@@ -322,7 +327,16 @@ fn export(results: &Path, format: Format, names: &[String]) -> Result<()> {
     let database = Database::open_to_read(results)?;
     let runs = match names.is_empty() {
         true => database.runs()?,
-        false => names.iter().map(|name| database.find_run(name)).collect::<Result<_>>()?,
+        false => {
+            let mut runs = Vec::new();
+            for name in names {
+                let run = database.find_run(name)?;
+                if !runs.contains(&run) {
+                    runs.push(run);
+                }
+            }
+            runs
+        }
     };
     let ids: Vec<i64> = runs.iter().map(|run| run.id).collect();
     match format {

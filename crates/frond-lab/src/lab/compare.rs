@@ -3,13 +3,16 @@
 //! Invariants
 //! 1. Runs on different machines, or of different size, class, durability, seed or memory are
 //!    compared only on request, and then each line says so.
-//! 2. A difference that is not significant is never called better or worse.
+//! 2. A difference that is not significant is never called better or worse, nor one of runs under
+//!    different conditions or of size tiny, which tests the lab itself.
+//! 3. Targets and values that only one side has are named.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::exchange::short;
 use super::metric;
 use super::results::{Database, Measured, RunInfo};
+use super::size::Size;
 use super::statistics::{self, FEW, Ratio, Sample, Verdict};
 use crate::targets::{Failure, Result};
 
@@ -36,6 +39,32 @@ impl Side {
         }
         Ok(Self { run, target, values })
     }
+}
+
+impl Side {
+    /// The side as it was named: `RUN`, or `RUN:TARGET`.
+    fn name(&self) -> String {
+        match &self.target {
+            Some(target) => format!("{}:{target}", self.run.uid),
+            None => self.run.uid.clone(),
+        }
+    }
+
+    /// The targets with values.
+    fn targets(&self) -> BTreeSet<&str> {
+        self.values.iter().map(|one| one.target.as_str()).collect()
+    }
+}
+
+/// Number of repeats of the cell that a value belongs to.
+fn repeats(side: &Side, (workload, variant, face, target, ..): &Key) -> usize {
+    let is_of = |one: &&Measured| {
+        one.workload == *workload
+            && one.variant == *variant
+            && one.face == *face
+            && (target.is_empty() || one.target == *target)
+    };
+    side.values.iter().filter(is_of).map(|one| one.repeat).collect::<BTreeSet<u32>>().len()
 }
 
 /// Identifies a value on both sides: workload, variant, face, target, step, metric. The target is
@@ -88,12 +117,13 @@ fn memory(side: &Side) -> BTreeMap<(&str, &str, &str), i64> {
     of.map(|one| ((&*one.workload, &*one.variant, &*one.face), one.memory_b)).collect()
 }
 
-/// The verdict on B compared with A, as printed.
-fn said(verdict: Verdict) -> &'static str {
+/// The verdict on B compared with A, as printed. `is_partial`: some repeats lack the value.
+fn said(verdict: Verdict, is_partial: bool) -> &'static str {
     match verdict {
         Verdict::Better => "better",
         Verdict::Worse => "WORSE",
         Verdict::Differs => "differs",
+        Verdict::Insignificant(FEW) if is_partial => "in one or two repeats only",
         Verdict::Insignificant(FEW) => "one or two repeats: nothing can be said",
         Verdict::Insignificant(_) => "",
     }
@@ -102,8 +132,8 @@ fn said(verdict: Verdict) -> &'static str {
 /// The ratio B ÷ A, as printed.
 fn ratio(found: Option<&Ratio>) -> String {
     match found {
-        Some(found) if !found.has_zero() => format!("{:.3}", found.median),
-        Some(found) if found.median > 0.0 => "A is 0".to_owned(),
+        Some(found) if !found.has_zero() => format!("{:.3}", found.of_medians),
+        Some(found) if found.of_medians > 0.0 => "A is 0".to_owned(),
         Some(_) => "B is 0".to_owned(),
         None => "–".to_owned(),
     }
@@ -119,6 +149,9 @@ pub fn compare(database: &Database, a: &str, b: &str, anyway: bool) -> Result<St
     if a.target.is_some() != b.target.is_some() {
         return Err(Failure("name a target on both sides (RUN:TARGET), or on neither".to_owned()));
     }
+    if a.run.id == b.run.id && a.target == b.target {
+        return Err(Failure(format!("{} is compared with itself", a.name())));
+    }
     let differences = differences(&a, &b);
     if !differences.is_empty() && !anyway {
         return Err(Failure(format!(
@@ -133,11 +166,20 @@ pub fn compare(database: &Database, a: &str, b: &str, anyway: bool) -> Result<St
         true => String::new(),
         false => format!("  NOT COMPARABLE: {}", differences.join(", ")),
     };
-    let name = |side: &Side| match &side.target {
-        Some(target) => format!("{}:{target}", side.run.uid),
-        None => side.run.uid.clone(),
-    };
-    let mut out = format!("A = {}, B = {}; medians, min–max, B/A\n", name(&a), name(&b));
+    let mut out = format!("A = {}, B = {}; medians, min–max, B/A\n", a.name(), b.name());
+    let is_tiny = [&a, &b].iter().any(|side| side.run.size == Size::Tiny.to_string());
+    if is_tiny {
+        out += "Size tiny tests the lab itself: there are no verdicts.\n";
+    }
+    if by_target {
+        for (name, side, other) in [("A", &a, &b), ("B", &b, &a)] {
+            let only: Vec<&str> = side.targets().difference(&other.targets()).copied().collect();
+            if !only.is_empty() {
+                out += &format!("Only in {name}: {}\n", only.join(", "));
+            }
+        }
+    }
+    let is_judged = differences.is_empty() && !is_tiny;
     let (mut title, mut lines) = (String::new(), 0);
     for (key, one) in &ones {
         let Some(other) = others.get(key) else { continue };
@@ -156,8 +198,11 @@ pub fn compare(database: &Database, a: &str, b: &str, anyway: bool) -> Result<St
             _ => format!("{} ({}–{})", short(spread.median), short(spread.min), short(spread.max)),
         };
         let found = metric::find(metric)
+            .filter(|metric| metric.name != "disk_end_b")
             .and_then(|metric| statistics::compare(other, one, metric, is_one_run));
-        let verdict = found.map_or("", |found| said(found.verdict));
+        let is_partial = one.len().min(other.len()) < repeats(&a, key).min(repeats(&b, key));
+        let verdict = found.filter(|_| is_judged);
+        let verdict = verdict.map_or("", |found| said(found.verdict, is_partial));
         let noisy = if x.is_noisy() || y.is_noisy() { " noisy" } else { "" };
         out += &format!(
             "  {metric:22} {:>24} {:>24} {:>8} {verdict}{noisy}{warning}\n",
@@ -229,6 +274,43 @@ mod tests {
         assert!(refused.0.contains("memory of iibench 67108864/7"), "{refused}");
         assert!(compare(&database, "a", "b", true).is_err_and(|f| f.0.contains("2 runs begin")));
         assert!(compare(&database, "zz", "b", true).is_err());
+    }
+
+    #[test]
+    fn only_what_both_sides_measured_in_earnest_is_judged() {
+        let (_dir, mut database) = a_database();
+        fill(&mut database, &a_run("aa"), &[("innodb", 1000.0), ("frond", 3000.0)]);
+        fill(&mut database, &a_run("ab"), &[("frond", 2000.0), ("myrocks", 1.0)]);
+        let text = compare(&database, "aa", "ab", false).expect("same conditions");
+        assert!(text.contains("Only in A: innodb\nOnly in B: myrocks\n"), "{text}");
+        let slow = RunHead { class: "hdd".to_owned(), ..a_run("b") };
+        fill(&mut database, &slow, &[("frond", 500.0)]);
+        let text = compare(&database, "aa", "b", true).expect("it was asked for");
+        assert!(text.contains("NOT COMPARABLE") && !text.contains("WORSE"), "{text}");
+        for (uid, rate) in [("c1", 1000.0), ("c2", 500.0)] {
+            let tiny = RunHead { size: "tiny".to_owned(), ..a_run(uid) };
+            fill(&mut database, &tiny, &[("frond", rate)]);
+        }
+        let text = compare(&database, "c1", "c2", false).expect("same conditions");
+        assert!(text.contains("no verdicts") && !text.contains("WORSE"), "{text}");
+        for (a, b) in [("aa", "aa"), ("aa:frond", "aa:frond")] {
+            let refused = compare(&database, a, b, false).expect_err("the same");
+            assert!(refused.0.contains("with itself"), "{refused}");
+        }
+        assert!(compare(&database, "", "aa", false).is_err());
+        // A value of one repeat of three; and sizes of different rows.
+        for target in ["frond", "innodb"] {
+            let sql = "INSERT INTO metric SELECT id, 'load', ?, 1.0 FROM cell \
+                       WHERE target=? AND run=1 AND repeat<=?";
+            for (name, repeats) in [("recovery_s", 1), ("disk_end_b", 3)] {
+                let row = rusqlite::params![name, target, repeats];
+                database.connection.execute(sql, row).expect("written");
+            }
+        }
+        let text = compare(&database, "aa:innodb", "aa:frond", false).expect("one run");
+        let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default();
+        assert!(line("recovery_s").contains("in one or two repeats only"), "{text}");
+        assert!(line("disk_end_b").trim_end().ends_with('–'), "{text}");
     }
 
     #[test]

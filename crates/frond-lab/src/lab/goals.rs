@@ -2,17 +2,17 @@
 //!
 //! Invariants
 //! 1. A goal is judged only if the run measured every value that it needs, the target's and the
-//!    rival's.
+//!    rival's, under the conditions that the goal names.
 //! 2. A value is compared with the best that any of an embedded rival's settings reached in the
 //!    same run: no single setting has to be best at everything.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use super::exchange::short;
-use super::results::{Measured, RunInfo};
+use super::results::{CellParameter, Measured, RunInfo};
 use super::statistics::Spread;
 
 const TEXT: &str = include_str!("../../lab/goals.toml");
@@ -32,6 +32,11 @@ struct Goal {
     /// Durabilities that the goal applies to; all if empty.
     #[serde(default)]
     durability: Vec<String>,
+    /// Parameters of the workload and the values that they must have.
+    #[serde(default)]
+    parameters: BTreeMap<String, String>,
+    /// Smallest and largest size of the data, relative to the memory, that the goal applies to.
+    ratio: Option<[f64; 2]>,
     metric: String,
     /// The target that has to reach the goal.
     #[serde(default = "frond")]
@@ -68,6 +73,18 @@ impl Goal {
             Some(begin) => step.starts_with(begin),
             None => self.step == step,
         }
+    }
+
+    /// Whether the goal applies to cells with these parameters. The lab records the size of the
+    /// data, relative to the memory, as `(ratio in force)`.
+    fn is_for(&self, parameters: &BTreeMap<&str, &str>) -> bool {
+        let value = |name: &str| parameters.get(name).copied();
+        let ratio = || value("(ratio in force)")?.parse::<f64>().ok();
+        let is_wanted = |(name, wanted): (&String, &String)| value(name) == Some(wanted.as_str());
+        self.parameters.iter().all(is_wanted)
+            && self.ratio.is_none_or(|[least, most]| {
+                ratio().is_some_and(|ratio| (least..=most).contains(&ratio))
+            })
     }
 
     /// The bound.
@@ -167,15 +184,27 @@ fn line(goal: &Goal, measured: &[Measured], place: Place<'_>) -> Option<String> 
     Some(format!("goal    {}{step}: {verdict}", goal.what))
 }
 
-/// Formats the goals that a run measured, one line each, with their verdicts.
-pub fn lines(run: &RunInfo, measured: &[Measured]) -> String {
+/// Formats the goals that a run measured, one line each, with their verdicts. `parameters` are
+/// those of its cells.
+pub fn lines(run: &RunInfo, measured: &[Measured], parameters: &[CellParameter]) -> String {
     let mut out = String::new();
     for goal in all() {
         if !goal.durability.is_empty() && !goal.durability.contains(&run.durability) {
             continue;
         }
-        let places: BTreeSet<Place<'_>> =
-            of_goal(goal, measured).map(|one| (one.variant.as_str(), one.step.as_str())).collect();
+        let is_for = |one: &&Measured| {
+            let own = |parameter: &&CellParameter| {
+                (&parameter.workload, &parameter.variant, &parameter.face, &parameter.target)
+                    == (&one.workload, &one.variant, &one.face, &one.target)
+            };
+            let own = parameters.iter().filter(own);
+            goal.is_for(&own.map(|one| (one.name.as_str(), one.value.as_str())).collect())
+        };
+        let places: BTreeSet<Place<'_>> = of_goal(goal, measured)
+            .filter(|one| one.target == goal.target)
+            .filter(is_for)
+            .map(|one| (one.variant.as_str(), one.step.as_str()))
+            .collect();
         for line in places.into_iter().filter_map(|place| line(goal, measured, place)) {
             out += &line;
             out.push('\n');
@@ -247,12 +276,44 @@ mod tests {
             one("rocksdb", "put-1", 100.0),
             one("frond", "get-1", 7.0),
         ];
-        let text = lines(&run("lazy"), &measured);
+        let text = lines(&run("lazy"), &measured, &[]);
         let expected = [
             "goal    transactions/s in put-1: 200 = 2.00 x 100 of rocksdb, wanted >= 2 x: met",
             "goal    transactions/s in put-16: 150 = 1.50 x 100 of rocksdb-m3, wanted >= 2 x: not met",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn goals_are_judged_only_under_their_conditions() {
+        let parameter = |name: &str, value: &str| CellParameter {
+            workload: "dbbench".to_owned(),
+            variant: String::new(),
+            face: "embedded".to_owned(),
+            target: "frond".to_owned(),
+            name: name.to_owned(),
+            value: value.to_owned(),
+        };
+        let one = |step: &str| Measured {
+            workload: "dbbench".to_owned(),
+            variant: String::new(),
+            face: "embedded".to_owned(),
+            target: "frond".to_owned(),
+            repeat: 1,
+            step: step.to_owned(),
+            metric: "cpu_fg_us_op".to_owned(),
+            value: 1.0,
+            memory_b: 0,
+        };
+        let measured = [one("fillseq"), one("readrandom"), one("readseq")];
+        let judged = |durability: &str, ratio: &str, shape: &str| -> Vec<bool> {
+            let parameters = [parameter("(ratio in force)", ratio), parameter("shape", shape)];
+            let text = lines(&run(durability), &measured, &parameters);
+            ["in fillseq", "in readrandom", "in readseq"].map(|step| text.contains(step)).to_vec()
+        };
+        assert_eq!(judged("lazy", "0.5", "classic"), [true, true, true]);
+        assert_eq!(judged("safe", "10", "classic"), [false, false, false]);
+        assert_eq!(judged("safe", "0.5", "script"), [false, true, false]);
     }
 
     #[test]
@@ -275,7 +336,7 @@ mod tests {
             one("frond", "", "disk_b_row", 25.0),
             one("innodb-4k", "", "disk_b_row", 49.0),
         ];
-        let text = lines(&run("lazy"), &measured);
+        let text = lines(&run("lazy"), &measured, &[]);
         let expected = [
             "goal    rows/s at the end: 200 = 0.50 x 400 of blackhole, wanted >= 0.5 x: met",
             "goal    rows/s at the end: 200 = 33.33 x 6.00 of innodb-4k, wanted >= 33.4 x: not met",
@@ -283,15 +344,15 @@ mod tests {
             "goal    bytes a row on disk: 25.0 = 0.51 x 49.0 of innodb-4k, wanted <= 0.5 x: not met",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
-        let text = lines(&run("safe"), &measured);
+        let text = lines(&run("safe"), &measured, &[]);
         let expected =
             "goal    rows/s at the end: 200 = 33.33 x 6.00 of innodb-4k, wanted >= 10 x: met";
         assert_eq!(text.lines().collect::<Vec<_>>(), [expected]);
-        assert_eq!(lines(&run("lazy"), &measured[..1]), "");
+        assert_eq!(lines(&run("lazy"), &measured[..1], &[]), "");
         // Values measured with other parameters belong to another experiment.
         let mut other = measured.clone();
         other[0].variant = "rows=7".to_owned();
-        let text = lines(&run("lazy"), &other);
+        let text = lines(&run("lazy"), &other, &[]);
         assert!(!text.contains("blackhole"), "{text}");
     }
 }

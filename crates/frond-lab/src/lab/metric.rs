@@ -131,20 +131,8 @@ pub const METRICS: &[Metric] = &[
         "standard deviation of the rate per second, as a fraction of the mean",
     ),
     metric("cpu_us_op", "µs", Lower, 0.03, "CPU of the engine's process per operation"),
-    metric(
-        "cpu_user_us_op",
-        "µs",
-        Lower,
-        0.03,
-        "user-mode CPU of the engine's process per operation",
-    ),
-    metric(
-        "cpu_sys_us_op",
-        "µs",
-        Lower,
-        0.03,
-        "kernel-mode CPU of the engine's process per operation",
-    ),
+    metric("cpu_user_us_op", "µs", Lower, 0.03, "SQL: user-mode CPU of the server per operation"),
+    metric("cpu_sys_us_op", "µs", Lower, 0.03, "SQL: kernel-mode CPU of the server per operation"),
     metric(
         "cpu_us_op_rested",
         "µs",

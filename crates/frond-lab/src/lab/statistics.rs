@@ -5,8 +5,11 @@
 //! 1. A sample holds only finite numbers; other values count as not measured.
 //! 2. A difference is significant if both sides have at least three repeats, Welch's t-test on the
 //!    logarithms gives p ≤ 0.05, and the difference is at least the metric's magnitude.
+//!    The medians and the means of the logarithms must agree on its direction.
 //! 3. Zero has no logarithm and no ratio. A value that is 0 in all repeats of one side and in none
 //!    of the other is a gain or loss without a ratio.
+//! 4. A ratio is that of the medians, as a reader computes it from the values that are shown. Its
+//!    range is that of the repeats, which always includes it.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -126,11 +129,11 @@ pub const FEW: &str = "fewer than three repeats";
 /// Comparison of a value with that of a base.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ratio {
-    /// Median of the ratios of repeats: 0 if the value is 0, infinite if the base's is 0.
-    pub median: f64,
-    /// Smallest of these ratios.
+    /// Ratio of the medians: 0 if the value is 0, infinite if the base's is 0.
+    pub of_medians: f64,
+    /// Smallest ratio of a repeat.
     pub low: f64,
-    /// Largest of these ratios.
+    /// Largest ratio of a repeat.
     pub high: f64,
     /// Number of repeats compared.
     pub repeats: usize,
@@ -143,18 +146,19 @@ pub struct Ratio {
 impl Ratio {
     /// Whether one side is 0, so that there is no proper ratio (Invariant 3).
     pub fn has_zero(&self) -> bool {
-        !(self.median > 0.0 && self.median.is_finite())
+        !(self.of_medians > 0.0 && self.of_medians.is_finite())
     }
 
     /// The ratio, inverted where necessary so that above 1 is better.
     pub fn gain(&self, better: Better) -> f64 {
-        if better == Better::Lower { 1.0 / self.median } else { self.median }
+        if better == Better::Lower { 1.0 / self.of_medians } else { self.of_medians }
     }
 }
 
 /// Compares a value with that of a base. With `is_paired`, repeats with the same number ran next to
-/// each other, so their ratio is free of drift. `None` if either side was not measured or has a
-/// negative value, or if both medians are 0.
+/// each other, so the range is that of their ratios, which is free of drift. Otherwise it is that
+/// of the ratios to the base's median. `None` if either side was not measured or has a negative
+/// value, or if both medians are 0.
 pub fn compare(own: &Sample, base: &Sample, metric: &Metric, is_paired: bool) -> Option<Ratio> {
     let (one, other) = (own.spread()?, base.spread()?);
     if one.min < 0.0 || other.min < 0.0 {
@@ -162,23 +166,24 @@ pub fn compare(own: &Sample, base: &Sample, metric: &Metric, is_paired: bool) ->
     }
     let repeats = own.len().min(base.len());
     let is_noisy = one.is_noisy() || other.is_noisy();
-    let (median, low, high) = match (one.median > 0.0, other.median > 0.0) {
+    let of_medians = match (one.median > 0.0, other.median > 0.0) {
         (false, false) => return None,
-        (false, true) => (0.0, 0.0, 0.0),
-        (true, false) => (f64::INFINITY, f64::INFINITY, f64::INFINITY),
-        (true, true) => {
-            let of_base = |repeat| base.of(repeat).filter(|value| is_paired && *value > 0.0);
-            let ratio =
-                |(repeat, value): &(i64, f64)| value / of_base(*repeat).unwrap_or(other.median);
-            let Spread { median, min, max, .. } =
-                Spread::of(&own.values.iter().map(ratio).collect::<Vec<f64>>())?;
-            (median, min, max)
-        }
+        (false, true) => 0.0,
+        (true, false) => f64::INFINITY,
+        (true, true) => one.median / other.median,
     };
-    let found = Ratio { median, low, high, repeats, is_noisy, verdict: Verdict::Differs };
+    let of_base = |repeat| base.of(repeat).filter(|value| is_paired && *value > 0.0);
+    let of_repeat = |(repeat, value): &(i64, f64)| value / of_base(*repeat).unwrap_or(other.median);
+    let (mut low, mut high) = (of_medians, of_medians);
+    if of_medians > 0.0 && of_medians.is_finite() {
+        for ratio in own.values.iter().map(of_repeat) {
+            (low, high) = (low.min(ratio), high.max(ratio));
+        }
+    }
+    let found = Ratio { of_medians, low, high, repeats, is_noisy, verdict: Verdict::Differs };
     let verdict = match insignificant(&found, own, base, metric) {
         Some(why) => Verdict::Insignificant(why),
-        None => match (metric.better, median > 1.0) {
+        None => match (metric.better, of_medians > 1.0) {
             (Better::Neither, _) => Verdict::Differs,
             (Better::Higher, true) | (Better::Lower, false) => Verdict::Better,
             _ => Verdict::Worse,
@@ -198,17 +203,21 @@ fn insignificant(
         return Some(FEW);
     }
     if found.has_zero() {
-        let (zeros, others) = if found.median > 0.0 { (base, own) } else { (own, base) };
+        let (zeros, others) = if found.of_medians > 0.0 { (base, own) } else { (own, base) };
         if zeros.values().any(|value| value > 0.0) || others.values().any(|value| value <= 0.0) {
             return Some("0 in some repeats only");
         }
         return (others.median()? < trifle(metric)).then_some("too little to matter");
     }
     let values = |sample: &Sample| sample.values().collect::<Vec<f64>>();
-    if p_value(&values(own), &values(base)).is_none_or(|p| p > P_MAX) {
+    let (own, base) = (values(own), values(base));
+    let is_larger = |mean: f64| Some(mean > geometric_mean(&base)?);
+    let is_agreed = geometric_mean(&own).and_then(is_larger) == Some(found.of_medians > 1.0);
+    if p_value(&own, &base).is_none_or(|p| p > P_MAX) || !is_agreed {
         return Some("may be chance");
     }
-    (found.median.max(1.0 / found.median) - 1.0 < metric.magnitude).then_some("too small to matter")
+    let ratio = found.of_medians;
+    (ratio.max(1.0 / ratio) - 1.0 < metric.magnitude).then_some("too small to matter")
 }
 
 /// Value below which a metric counts as 0 when the other side is 0, since no ratio shows how much
@@ -316,18 +325,33 @@ mod tests {
         assert_eq!(verdict(&fast, &slow, "disk_b"), Some(Verdict::Worse));
         assert_eq!(verdict(&fast, &slow, "ops"), Some(Verdict::Differs));
         let ratio = against(&fast, &slow, "ops_s");
-        assert!(ratio.is_some_and(|r| (2.0..2.1).contains(&r.median) && r.low == 2.0), "{ratio:?}");
+        assert!(
+            ratio.is_some_and(|r| (2.0..2.1).contains(&r.of_medians) && r.low == 2.0),
+            "{ratio:?}"
+        );
     }
 
     #[test]
-    fn repeats_of_one_run_are_compared_in_pairs() {
+    fn ratios_are_of_the_medians_with_the_range_of_pairs_in_one_run() {
         let (own, base) = (sample(&[10.0, 20.0, 40.0]), sample(&[5.0, 10.0, 20.0]));
         let ops = find("ops_s").expect("a metric");
         let paired = compare(&own, &base, ops, true).expect("both measured");
-        assert_eq!((paired.low, paired.median, paired.high), (2.0, 2.0, 2.0));
+        assert_eq!((paired.low, paired.of_medians, paired.high), (2.0, 2.0, 2.0));
         let alone = compare(&own, &base, ops, false).expect("both measured");
-        assert_eq!((alone.low, alone.median, alone.high), (1.0, 2.0, 4.0));
+        assert_eq!((alone.low, alone.of_medians, alone.high), (1.0, 2.0, 4.0));
         assert!(paired.is_noisy);
+        // The median of the pairs' ratios would be 0.1, although the values say 1.
+        let (own, base) = (sample(&[1.0, 10.0, 100.0]), sample(&[10.0, 100.0, 1.0]));
+        let crossed = compare(&own, &base, ops, true).expect("both measured");
+        assert_eq!((crossed.low, crossed.of_medians, crossed.high), (0.1, 1.0, 100.0));
+    }
+
+    #[test]
+    fn a_direction_on_which_median_and_mean_disagree_is_not_significant() {
+        // The own values are larger on average, but their median is smaller.
+        let own = [99.0, 99.0, 99.0, 99.0, 99.0, 400.0, 400.0, 400.0, 400.0];
+        assert!(p_value(&own, &[100.0; 9]).is_some_and(|p| p <= P_MAX));
+        assert!(why(&own, &[100.0; 9], "seconds").contains("chance"));
     }
 
     #[test]
@@ -359,7 +383,7 @@ mod tests {
         assert_eq!(why(&some[..2], &none, "rd_b_op"), FEW);
         // With medians above zero there is a ratio, but a repeat of zero makes it uncertain.
         let mixed = against(&[0.0, 8.0, 8.0], &[4.0; 3], "rd_b_op").expect("compared");
-        assert!(!mixed.has_zero() && mixed.median == 2.0);
+        assert!(!mixed.has_zero() && mixed.of_medians == 2.0);
         assert!(why(&[0.0, 8.0, 8.0], &[4.0; 3], "rd_b_op").contains("chance"));
     }
 

@@ -327,8 +327,10 @@ impl<'t> Bench<'t> {
             made.metrics.insert("training_ns_op".to_owned(), nanos / ops);
         }
         // The CPU of the clients' threads includes the store's work; the clients' own part is known
-        // only from the null target.
-        made.metrics.remove("client_cpu_us_op");
+        // only from the null target, and not by mode.
+        for name in ["client_cpu_us_op", "cpu_user_us_op", "cpu_sys_us_op"] {
+            made.metrics.remove(name);
+        }
         if self.keeps_rows() {
             let disk = measure::allocated_bytes(&self.dir);
             made.metrics.insert("disk_load_b".to_owned(), disk as f64);

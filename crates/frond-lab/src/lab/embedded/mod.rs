@@ -24,7 +24,7 @@ use super::machine::Class;
 use super::machine::class::Confined;
 use super::order::Order;
 use super::params::{Param, Params};
-use super::results::{CellResult, State};
+use super::results::{CellResult, State, StepResult};
 use super::size::Durability;
 use super::step::measured;
 use super::suggest::unknown;
@@ -266,7 +266,9 @@ fn run_workload(
     if keeps_rows {
         let space = measure::Space::whole(&order.dir);
         measured::size(&mut result.metrics, size_name, &space, live);
-        if let Some(step) = result.steps.last_mut().filter(|_| is_compacted) {
+        // If a cell ends with a load, the size after it is that of the closed store, too.
+        let is_load = |step: &&mut StepResult| is_compacted || step.metrics.contains_key(size_name);
+        if let Some(step) = result.steps.last_mut().filter(is_load) {
             measured::size(&mut step.metrics, size_name, &space, live);
         }
     }
@@ -384,13 +386,19 @@ mod tests {
             "cpu_us_op",
             "cpu_fg_us_op",
             "wr_b_op",
-            "p99_us",
+            "p95_us",
             "rss_peak_b",
         ] {
             assert!(step.metrics.contains_key(name), "{name} of {:?}", step.metrics.keys());
         }
         let latencies = step.latencies["commit"].histogram().expect("a histogram");
         assert_eq!((latencies.len(), step.metrics["ops"]), (20, 20_000.0));
+        // The 99th percentile of twenty commits would be the longest.
+        assert!(
+            !step.metrics.contains_key("p99_us") && !step.metrics.contains_key("cpu_sys_us_op")
+        );
+        let sizes = [&result.metrics, &step.metrics].map(|metrics| metrics["disk_b_row"]);
+        assert_eq!(sizes[0], sizes[1], "both are those of the closed store");
         assert!(step.counters.iter().any(|counter| counter.name == "syncs"));
         assert!(result.metrics["disk_b"] > 0.0 && result.facts.len() == 1);
     }

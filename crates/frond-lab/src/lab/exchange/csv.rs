@@ -13,7 +13,7 @@ fn field(text: &str) -> String {
     }
 }
 
-const HEAD: &str = "run,began,suite,size,class,durability,machine,workload,variant,face,target,repeat,state,step,metric,value";
+const HEAD: &str = "run,began,suite,size,class,durability,machine,seed,memory_b,workload,variant,face,target,repeat,state,step,metric,value";
 
 /// Exports all metrics of these runs.
 ///
@@ -21,19 +21,19 @@ const HEAD: &str = "run,began,suite,size,class,durability,machine,workload,varia
 /// Errors of SQLite.
 pub fn csv(database: &Database, runs: &[i64]) -> Result<String> {
     let mut out = format!("{HEAD}\n");
-    let sql = "SELECT run.uid, cell.began, suite, size, class, durability, machine, workload, variant, face, target, \
-               repeat, state, step, metric.name, metric.value FROM metric JOIN cell ON cell.id=metric.cell \
+    let sql = "SELECT run.uid, cell.began, suite, size, class, durability, machine, seed, memory_b, workload, variant, face, \
+               target, repeat, state, step, metric.name, metric.value FROM metric JOIN cell ON cell.id=metric.cell \
                JOIN run ON run.id=cell.run WHERE run.id=? ORDER BY cell.position, step, metric.name";
     let mut line = |row: &Row<'_>| -> rusqlite::Result<()> {
-        for at in 0..15 {
+        for at in 0..17 {
             let text = match at {
-                11 => row.get::<_, i64>(at)?.to_string(),
+                7 | 8 | 13 => row.get::<_, i64>(at)?.to_string(),
                 _ => row.get::<_, String>(at)?,
             };
             out.push_str(&field(&text));
             out.push(',');
         }
-        out.push_str(&row.get::<_, f64>(15)?.to_string());
+        out.push_str(&row.get::<_, f64>(17)?.to_string());
         out.push('\n');
         Ok(())
     };
@@ -64,8 +64,8 @@ mod tests {
         let text = csv(&database, &[run]).expect("exported");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4);
-        assert_eq!(lines[0].split(',').count(), 16);
-        let value = "\"u,1\",2026-01-01T00:00:01Z,iibench,quick,host,safe,m1,iibench,,sql,innodb,1,done,load,ops_s,1000.5";
+        assert_eq!(lines[0].split(',').count(), 18);
+        let value = "\"u,1\",2026-01-01T00:00:01Z,iibench,quick,host,safe,m1,42,67108864,iibench,,sql,innodb,1,done,load,ops_s,1000.5";
         assert!(lines.contains(&value), "{text}");
     }
 }

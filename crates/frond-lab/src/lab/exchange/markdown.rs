@@ -106,7 +106,7 @@ pub fn markdown(database: &Database, run: &RunInfo) -> Result<String> {
             out += "\n";
         }
     }
-    let goals = goals::lines(run, &measured);
+    let goals = goals::lines(run, &measured, &database.parameters(run.id)?);
     if !goals.is_empty() {
         out += &format!("\n```text\n{goals}```\n");
     }

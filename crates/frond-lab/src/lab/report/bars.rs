@@ -113,11 +113,16 @@ pub fn times_of_pages(group: &Group<'_>, step: &str) -> Vec<Figure> {
     figures
 }
 
-/// User and system CPU per operation, as stacked bars; one bar for the sum if only that was
-/// measured.
+/// CPU per operation as stacked bars: of a server's user and kernel mode; of an embedded store's
+/// client threads, without the clients' own work, and other threads. One bar for the sum if only
+/// that was measured.
 pub fn cpu(group: &Group<'_>, step: &str) -> Option<Figure> {
-    let parts: Vec<&Metric> =
-        ["cpu_user_us_op", "cpu_sys_us_op"].into_iter().filter_map(metric::find).collect();
+    let is_embedded = group.key.face == "embedded";
+    let names = match is_embedded {
+        true => ["cpu_fg_us_op", "cpu_bg_us_op"],
+        false => ["cpu_user_us_op", "cpu_sys_us_op"],
+    };
+    let parts: Vec<&Metric> = names.into_iter().filter_map(metric::find).collect();
     let title = title("CPU of the engine per operation", step);
     let has_parts = parts.iter().all(|metric| group.has(step, metric.name));
     let mut figure = if has_parts {
@@ -125,6 +130,18 @@ pub fn cpu(group: &Group<'_>, step: &str) -> Option<Figure> {
     } else {
         of_metric(group, step, "cpu_us_op", &title)?
     };
+    let is_unknown = |target: &&Target<'_>| {
+        target.median(step, "cpu_us_op").is_some()
+            && target.sample(step, "client_cpu_us_op").len() < target.cells.len()
+    };
+    let unknown: Vec<&str> =
+        group.targets.iter().filter(is_unknown).map(|target| target.name).collect();
+    if is_embedded && !unknown.is_empty() {
+        figure.sentence.push_str(&format!(
+            " Included is the clients' own work on {}: only a run with the null target measures it.",
+            unknown.join(", ")
+        ));
+    }
     for (name, head) in
         [("cpu_us_op_rested", "with rest"), ("client_cpu_us_op", "client"), ("ctx_op", "switches")]
     {
@@ -297,6 +314,8 @@ fn short(metric: &Metric) -> &'static str {
     match metric.name {
         "cpu_user_us_op" => "user",
         "cpu_sys_us_op" => "kernel",
+        "cpu_fg_us_op" => "client threads",
+        "cpu_bg_us_op" => "other threads",
         "wr_b_op" => "written",
         "rd_b_op" => "read",
         "data_length_b" => "data",

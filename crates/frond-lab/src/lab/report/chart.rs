@@ -78,17 +78,27 @@ pub fn svg(results: &Results<'_>, groups: &[Group<'_>], workload: &str) -> Resul
     };
     let mut of_workload: Vec<&Group<'_>> = groups.iter().filter(fits).collect();
     of_workload.sort_by_key(|group| std::cmp::Reverse(rank(group)));
-    let found = of_workload.into_iter().find_map(|group| Some((group, places(group)?)));
-    let (group, (step, places)) = found.ok_or_else(|| {
+    let found = of_workload.into_iter().find_map(|group| Some((group, drawn(group)?)));
+    let (group, drawn) = found.ok_or_else(|| {
         Failure(format!(
             "no chart of {workload}: there is no run of it, above size tiny, with rates and sizes of the base (innodb; embedded: rocksdb) and another target"
         ))
     })?;
-    render(results, group, &step, &places)
+    render(results, group, &drawn)
 }
 
-/// The step whose rate is shown, and the targets that store rows.
-fn places(group: &Group<'_>) -> Option<(String, Vec<Place>)> {
+/// What is drawn of a group.
+struct Drawn {
+    /// The step whose rate is shown.
+    step: String,
+    /// The step after which sizes were measured; empty for the end.
+    size_step: String,
+    /// The targets that store rows.
+    places: Vec<Place>,
+}
+
+/// Chooses what is drawn of a group.
+fn drawn(group: &Group<'_>) -> Option<Drawn> {
     let headline = Headline::of(group)?;
     let step = headline.steps.into_iter().find(|step| group.has(step, "ops_s"))?;
     let sizes = size::place(group)?;
@@ -113,14 +123,13 @@ fn places(group: &Group<'_>) -> Option<(String, Vec<Place>)> {
                 .then_some(place)
         })
         .collect();
-    (places.len() > 1).then_some((step, places))
+    (places.len() > 1).then_some(Drawn { step, size_step: sizes.step, places })
 }
 
 fn render(
     results: &Results<'_>,
     group: &Group<'_>,
-    step: &str,
-    places: &[Place],
+    Drawn { step, size_step, places }: &Drawn,
 ) -> Result<String> {
     let most = |of: fn(&Place) -> f64| places.iter().map(of).fold(1.0, f64::max) * 1.08;
     let (x_most, y_most) = (most(|place| place.size), most(|place| place.range.1));
@@ -132,6 +141,11 @@ fn render(
     let is_load = group.has(step, "planned");
     let unit = if is_load { "rows per second" } else { "operations per second" };
     let base = group.base_name();
+    // Of a workload with several steps, speed and size may be of different ones.
+    let of_step = |what: &str, step: &str| match step {
+        "" | "load" => String::new(),
+        step => format!(" {what} {step}"),
+    };
     // The conditions below the picture name these two.
     let (known, rest): (Vec<&str>, Vec<&str>) = group
         .key
@@ -152,8 +166,8 @@ fn render(
     let context = context! {
         width => WIDTH, height => HEIGHT, left => LEFT, right => RIGHT, top => TOP, bottom => BOTTOM,
         title => title, sentence => sentence,
-        y_name => format!("{unit}, {base} = 1"),
-        x_name => format!("bytes on disk per row, {base} = 1"),
+        y_name => format!("{unit}{}, {base} = 1", of_step("in", step)),
+        x_name => format!("bytes on disk per row{}, {base} = 1", of_step("after", size_step)),
         x_ticks => Serde(ticks(x_most, &x)), y_ticks => Serde(ticks(y_most, &y)),
         base_x => x(1.0), base_y => y(1.0),
         points => Serde(points(places, base, &x, &y, &said)),
@@ -337,6 +351,22 @@ mod tests {
         lab.run("s", "iibench", "quick", "safe");
         fill(&mut lab, &[("innodb", 100.0, 200.0), ("frond", 300.0, 50.0)]);
         assert!(picture(&lab)?.contains("Against innodb"));
+        Ok(())
+    }
+
+    #[test]
+    fn steps_of_speed_and_size_are_named() -> Result<()> {
+        let mut lab = Lab::new();
+        lab.run("e", "dbbench", "standard", "lazy");
+        for (target, speed, row) in [("rocksdb", 50.0, 60.0), ("frond", 200.0, 30.0)] {
+            lab.cell("embedded", "dbbench", "", target, 1)
+                .metric("fillrandom", "ops_s", speed)
+                .metrics("fillseq", &[("ops_s", 1.0), ("disk_b_row", row), ("disk_b", 9.0 * row)]);
+        }
+        let results = Results::read(&lab.database, &[])?;
+        let svg = svg(&results, &Group::all(&results), "dbbench")?;
+        assert!(svg.contains("operations per second in fillrandom, rocksdb = 1"), "{svg}");
+        assert!(svg.contains("bytes on disk per row after fillseq, rocksdb = 1"), "{svg}");
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use super::number::human;
 use super::query::{Cell, Results};
 use super::sentence::{Entry, count, ranking};
 use crate::lab::metric::Better;
-use crate::lab::statistics::{Sample, Spread};
+use crate::lab::statistics::Spread;
 use crate::targets::Result;
 
 /// Maximum number of points of a curve: twice what a phone can show.
@@ -40,23 +40,23 @@ pub fn rate(results: &Results<'_>, group: &Group<'_>, step: &str) -> Result<Opti
     ]);
     let mut entries = Vec::new();
     for target in &group.targets {
+        let of_step = || target.cells.iter().filter(|cell| cell.metric(step, "ops_s").is_some());
         let mut drawn = Vec::new();
-        for cell in &target.cells {
+        for cell in of_step() {
             let done = results.series(cell.id, step, "ops")?;
             let points = rates(&done, is_planned, POINTS_MAX);
             if points.len() >= 3 {
                 drawn.push((*cell, done, points));
             }
         }
-        let of_drawn = drawn.iter().map(|(cell, ..)| cell);
-        let typical = Sample::new(
-            of_drawn.filter_map(|cell| Some((cell.repeat, cell.metric(step, "ops_s")?))),
-        )
-        .typical_repeat();
         if drawn.is_empty() {
             continue;
         }
-        for (cell, done, points) in drawn {
+        // A short step has enough samples only in its slow repeats. Their curves and the evenness
+        // of their rates alone would not be those of the target.
+        let is_whole = drawn.len() == of_step().count();
+        let typical = target.sample(step, "ops_s").typical_repeat();
+        for (cell, done, points) in drawn.into_iter().filter(|_| is_whole) {
             let is_faint = typical.is_some_and(|repeat| repeat != cell.repeat);
             let (points, mark) = if is_faint {
                 (rates(&done, is_planned, POINTS_FAINT_MAX), None)
@@ -72,14 +72,15 @@ pub fn rate(results: &Results<'_>, group: &Group<'_>, step: &str) -> Result<Opti
         if let Some(value) = target.median(step, name) {
             entries.push(Entry { target: target.name, value });
         }
+        let show_even = |name, unit| if is_whole { show(name, unit) } else { "–".to_owned() };
         table.rows.push(vec![
             target.name.to_owned(),
             show("ops_s", "1/s"),
             show("exit_velocity", "1/s"),
             show("exit_velocity_4pct", "1/s"),
-            show("worst_over_mean", ""),
-            show("stall_s", "s"),
-            show("stall_longest_s", "s"),
+            show_even("worst_over_mean", ""),
+            show_even("stall_s", "s"),
+            show_even("stall_longest_s", "s"),
         ]);
     }
     if lines.is_empty() {

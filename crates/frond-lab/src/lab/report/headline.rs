@@ -79,9 +79,14 @@ impl Headline {
         }))
     }
 
+    /// One value per repeat of a target, from all its steps.
+    pub fn values(&self, target: &Target<'_>) -> Sample {
+        self.sample(target, target)
+    }
+
     /// The median of a target over the repeats, from all its steps.
     pub fn value(&self, target: &Target<'_>) -> Option<f64> {
-        self.sample(target, target).median()
+        self.values(target).median()
     }
 
     /// Ratio of a target to the base.

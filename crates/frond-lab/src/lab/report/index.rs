@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::group::Group;
 use super::losses::{self, Losses};
-use super::matrix::{self, FaceMatrix, Matrix};
+use super::matrix::{self, FaceMatrix, Matrix, Row};
 use super::number;
 use super::palette;
 use super::query::Results;
@@ -64,7 +64,7 @@ pub fn page(results: &Results<'_>, groups: &[(Group<'_>, String)]) -> Page {
         0 => String::new(),
         n => format!(
             "{} of size tiny, which tests the lab itself, {} in no chart and no comparison.",
-            count(n, "workload"),
+            count(n, "experiment"),
             if n == 1 { "is" } else { "are" }
         ),
     };
@@ -82,8 +82,9 @@ fn extent(results: &Results<'_>, groups: &[(Group<'_>, String)]) -> String {
     targets.dedup();
     let failed = results.cells.iter().filter(|cell| !cell.is_usable()).count();
     let mut text = format!(
-        "{} on {}, {}",
+        "{} in {} on {}, {}",
         count(workloads.len(), "workload"),
+        count(groups.len(), "experiment"),
         count(targets.len(), "target"),
         count(results.cells.len(), "cell")
     );
@@ -106,7 +107,8 @@ fn extent(results: &Results<'_>, groups: &[(Group<'_>, String)]) -> String {
     text + "."
 }
 
-/// How Frond compares in a matrix, in words. `None` if it has no column or no value there.
+/// How Frond compares in a matrix, in words. An experiment is a workload under one set of
+/// conditions: a row of the matrix. `None` if it has no column or no value there.
 fn result(matrix: &Matrix, groups: &[(Group<'_>, String)]) -> Option<String> {
     let column = matrix
         .targets
@@ -114,52 +116,63 @@ fn result(matrix: &Matrix, groups: &[(Group<'_>, String)]) -> Option<String> {
         .position(|target| target == "frond")
         .or_else(|| matrix.targets.iter().position(|target| palette::is_frond(target)))?;
     let name = matrix.targets.get(column)?;
-    let class = |wanted: &str| {
-        matrix
-            .rows
-            .iter()
-            .filter(|row| row.cells.get(column).is_some_and(|c| c.class == wanted))
-            .count()
-    };
-    let (better, worse, failed) = (class("better"), class("worse"), class("failed"));
-    let rows = matrix.rows.len() - class("");
-    if rows == 0 {
-        return None;
-    }
+    let of_column = |row: &&Row| row.cells.get(column).is_some_and(|c| !c.class.is_empty());
+    let own: Vec<&Row> = matrix.rows.iter().filter(of_column).collect();
+    let is = |row: &Row, wanted: &str| row.cells.get(column).is_some_and(|c| c.class == wanted);
+    let failed = own.iter().filter(|row| is(row, "failed")).count();
+    let compared: Vec<&&Row> =
+        own.iter().filter(|row| row.has_base() && !is(row, "failed")).collect();
     let face = if matrix.face == "sql" { "SQL".to_owned() } else { matrix.face.clone() };
-    let base = shown(matrix.base);
-    let open = rows - better - worse - failed;
-    let mut text = format!(
-        "In {}, {} does better than {base} in {better} and worse in {worse}",
-        count(rows, &format!("{face} workload")),
-        shown(name),
-    );
-    if open > 0 {
-        text.push_str(&format!("; in {open} no difference is proved"));
-    }
+    let (base, frond) = (shown(matrix.base), shown(name));
+    let mut text = match (own.len(), compared.len()) {
+        (0, _) => return None,
+        (of, 0) => format!(
+            "In {}, there is no value of {base} to compare {frond} with",
+            count(of, &format!("{face} experiment"))
+        ),
+        (_, of) => {
+            let count_of = |wanted| compared.iter().filter(|row| is(row, wanted)).count();
+            let (better, worse) = (count_of("better"), count_of("worse"));
+            let mut text = format!(
+                "In {}, {frond} does better than {base} in {better} and worse in {worse}",
+                count(of, &format!("{face} experiment"))
+            );
+            if of > better + worse {
+                text.push_str(&format!("; in {} no difference is proved", of - better - worse));
+            }
+            text
+        }
+    };
     if failed > 0 {
         text.push_str(&format!("; it failed in {failed}"));
     }
-    if let Some(size) = size_of(matrix, name, groups) {
-        text.push_str(&format!(". Its tables take {} of {base}'s space", number::ratio(size)));
+    let sizes = sizes(matrix, name, groups);
+    if let Some(size) = geometric_mean(&sizes) {
+        text.push_str(&format!(
+            ". Its tables take {} of {base}'s space{}",
+            number::ratio(size),
+            match sizes.len() {
+                1 => String::new(),
+                of => format!(" (geometric mean of {of} experiments)"),
+            }
+        ));
     }
     Some(text + ".")
 }
 
-/// Geometric mean of the target's sizes relative to the base, over the workloads with a size.
-fn size_of(matrix: &Matrix, name: &str, groups: &[(Group<'_>, String)]) -> Option<f64> {
+/// The target's sizes relative to the base, in the groups in which both have a size.
+fn sizes(matrix: &Matrix, name: &str, groups: &[(Group<'_>, String)]) -> Vec<f64> {
     let of_face = groups
         .iter()
         .map(|(group, _)| group)
         .filter(|group| group.key.face == matrix.face && group.is_charted());
-    let ratios: Vec<f64> = of_face
+    of_face
         .filter_map(|group| {
             let place = size::place(group)?;
             Some(place.of(group.target(name)?)? / place.of(group.base()?)?)
         })
         .filter(|ratio| ratio.is_finite())
-        .collect();
-    geometric_mean(&ratios)
+        .collect()
 }
 
 /// A target's name as its authors write it.

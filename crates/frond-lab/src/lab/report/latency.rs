@@ -1,5 +1,7 @@
 //! Latencies of a group: percentiles of a step per target, and per kind of operation.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 
 use super::bars::title;
@@ -9,6 +11,8 @@ use super::number::human;
 use super::query::Results;
 use super::sentence::{Entry, ranking};
 use crate::lab::metric::Better;
+use crate::lab::statistics::Spread;
+use crate::lab::step::measured::TAIL;
 use crate::targets::Result;
 
 /// The percentiles: metric, and name on the axis.
@@ -52,36 +56,39 @@ pub fn percentiles(group: &Group<'_>, step: &str) -> Option<Figure> {
     Some(Figure::new(&title("Latency", step), &chart, sentence, table))
 }
 
-/// A table of the latencies of each operation, over all repeats.
+/// A table of the latencies of each operation: medians over the repeats.
 ///
 /// # Errors
 /// The database cannot be read.
 pub fn operations(results: &Results<'_>, group: &Group<'_>, step: &str) -> Result<Option<Table>> {
     let head = ["operation", "target", "requests", "50 %", "95 %", "99 %", "99.9 %", "max"];
     let mut table = Table::new(&head);
-    let mut found: Vec<(String, &str, Histogram<u64>)> = Vec::new();
-    for target in &group.targets {
+    // By operation, and position of the target.
+    let mut found: BTreeMap<(String, usize), Vec<Histogram<u64>>> = BTreeMap::new();
+    for (at, target) in group.targets.iter().enumerate() {
         for cell in &target.cells {
             for (operation, histogram) in results.histograms(cell.id, step)? {
-                let own = |(o, t, _): &&mut (String, &str, Histogram<u64>)| {
-                    *o == operation && *t == target.name
-                };
-                match found.iter_mut().find(own) {
-                    // Values beyond the range of the first histogram come from a damaged one and
-                    // are dropped.
-                    Some((_, _, sum)) => sum.add(&histogram).unwrap_or_default(),
-                    None => found.push((operation, target.name, histogram)),
+                if !histogram.is_empty() {
+                    found.entry((operation, at)).or_default().push(histogram);
                 }
             }
         }
     }
-    found.sort_by(|a, b| a.0.cmp(&b.0));
-    for (operation, target, histogram) in found.iter().filter(|(_, _, sum)| !sum.is_empty()) {
-        let us = |ns: u64| human(ns as f64 / 1e3, "µs");
-        let at = |quantile| us(histogram.value_at_quantile(quantile));
-        let requests = human(histogram.len() as f64, "");
-        let mut row = vec![operation.clone(), (*target).to_owned(), requests];
-        row.extend([at(0.5), at(0.95), at(0.99), at(0.999), us(histogram.max())]);
+    for ((operation, at), repeats) in found {
+        let median = |of: &dyn Fn(&Histogram<u64>) -> u64| {
+            let values: Vec<f64> = repeats.iter().map(|one| of(one) as f64).collect();
+            Spread::of(&values).map_or(0.0, |spread| spread.median)
+        };
+        let at_quantile = |quantile| median(&|one| one.value_at_quantile(quantile));
+        let us = |ns: f64| human(ns / 1e3, "µs");
+        let requests = median(&|one| one.len());
+        let mut row = vec![operation, group.targets[at].name.to_owned(), human(requests, "")];
+        row.push(us(at_quantile(0.5)));
+        row.extend(TAIL.map(|tail| match requests >= tail.requests_min() as f64 {
+            true => us(at_quantile(tail.quantile)),
+            false => "–".to_owned(),
+        }));
+        row.push(us(median(&|one| one.max())));
         table.rows.push(row);
     }
     Ok((!table.rows.is_empty()).then_some(table))

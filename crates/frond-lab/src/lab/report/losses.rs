@@ -29,6 +29,8 @@ pub struct Losses {
     pub zeros: Vec<Loss>,
     /// Losses with the worst ratios.
     pub ratios: Vec<Loss>,
+    /// Whether any group has values of both Frond and its base.
+    pub is_compared: bool,
 }
 
 /// A target with repeats that failed.
@@ -86,7 +88,9 @@ pub fn all(groups: &[(Group<'_>, String)]) -> Losses {
         let is_default = |target: &Target<'_>| target.name == "frond";
         let has_default = group.targets.iter().any(is_default);
         let fronds = group.targets.iter().filter(|t| palette::is_frond(t.name));
+        let is_measured = |target: &Target<'_>| !target.cells.is_empty();
         for target in fronds.filter(|target| !has_default || is_default(target)) {
+            found.is_compared |= is_measured(target) && group.base().is_some_and(is_measured);
             losses.extend(of_target(group, link, target));
         }
     }
@@ -175,11 +179,11 @@ fn loss(
     let kind = name.split_once('.').map_or(String::new(), |(_, kind)| format!(" of {kind}"));
     let what = format!("{}{kind}", name_of(metric));
     let (ratio, values) = match against.has_zero() {
-        true if against.median > 0.0 => {
+        true if against.of_medians > 0.0 => {
             (String::new(), format!("{own}; {} none", group.base_name()))
         }
         true => (String::new(), format!("none; {} {base}", group.base_name())),
-        false => (ratio(against.median), format!("{own} against {base}")),
+        false => (ratio(against.of_medians), format!("{own} against {base}")),
     };
     Some(Loss {
         title: group.title(),

@@ -10,7 +10,7 @@ use super::palette;
 use super::sentence::count;
 use super::size;
 use crate::lab::metric::{self, Better, Metric};
-use crate::lab::statistics::{Ratio, Verdict};
+use crate::lab::statistics::{Ratio, Sample, Verdict};
 use crate::lab::workloads;
 
 /// Note on a target whose storage class limited only a part of its I/O.
@@ -21,6 +21,8 @@ pub const THROTTLED_IN_PART: &str = "throttled only in part: neither charted nor
 pub struct Matrix {
     pub face: String,
     pub base: &'static str,
+    /// Whether the base has a value in any row.
+    pub has_base: bool,
     pub targets: Vec<String>,
     pub rows: Vec<Row>,
 }
@@ -92,13 +94,27 @@ fn of_face(groups: &[(Group<'_>, String)], face: &str) -> Option<FaceMatrix> {
         let of_group = metric_rows(group, &targets, CORE, is_wanted);
         steps.extend(of_group.into_iter().map(link_to));
     }
-    let matrix = |rows| Matrix {
-        face: face.to_owned(),
-        base,
-        targets: targets.iter().map(|name| (*name).to_owned()).collect(),
-        rows,
-    };
+    let matrix = |rows| Matrix::new(face, base, &targets, rows);
     Some(FaceMatrix { workloads: matrix(rows), steps: matrix(steps) })
+}
+
+impl Matrix {
+    fn new(face: &str, base: &'static str, targets: &[&str], rows: Vec<Row>) -> Self {
+        Self {
+            face: face.to_owned(),
+            base,
+            has_base: rows.iter().any(Row::has_base),
+            targets: targets.iter().map(|name| (*name).to_owned()).collect(),
+            rows,
+        }
+    }
+}
+
+impl Row {
+    /// Whether the base has a value in this row.
+    pub fn has_base(&self) -> bool {
+        self.cells.iter().any(|square| square.class == "base")
+    }
 }
 
 /// The matrix of a group: every metric in which its steps are compared, the workload's own one
@@ -109,12 +125,8 @@ pub fn of_group(group: &Group<'_>) -> Matrix {
     let all = [CORE, MORE].concat();
     let own = own.filter(|name| !all.contains(name));
     let names: Vec<&str> = own.into_iter().chain(all.iter().copied()).collect();
-    Matrix {
-        face: group.key.face.clone(),
-        base: group.base_name(),
-        rows: metric_rows(group, &targets, &names, |_| true),
-        targets: targets.iter().map(|name| (*name).to_owned()).collect(),
-    }
+    let rows = metric_rows(group, &targets, &names, |_| true);
+    Matrix::new(&group.key.face, group.base_name(), &targets, rows)
 }
 
 fn row(
@@ -123,7 +135,10 @@ fn row(
     what: String,
     square: impl Fn(&Target<'_>) -> Square,
 ) -> Row {
-    let of = |name: &&str| group.target(name).map_or_else(Square::default, &square);
+    let of = |name: &&str| match group.target(name) {
+        Some(target) => square(target),
+        None => Square { why: "not run".to_owned(), ..Square::default() },
+    };
     Row {
         title: group.title(),
         link: String::new(),
@@ -135,12 +150,11 @@ fn row(
 
 fn headline_row(group: &Group<'_>, targets: &[&str]) -> Row {
     let Some(headline) = Headline::of(group) else {
-        let square = |target: &Target<'_>| failed(target).unwrap_or_default();
-        return row(group, targets, "nothing measured".to_owned(), square);
+        return row(group, targets, "nothing measured".to_owned(), without_value);
     };
     row(group, targets, headline.what(), |target| {
-        let value = headline.value(target);
-        of(group, target, headline.metric, value, headline.ratio(group, target))
+        let own = headline.values(target);
+        of(group, target, headline.metric, &own, headline.ratio(group, target))
     })
 }
 
@@ -159,8 +173,8 @@ fn metric_rows(
         let name = name_of(metric);
         let what = if step.is_empty() { name.to_owned() } else { format!("{step}: {name}") };
         rows.push(row(group, targets, what, |target| {
-            let value = target.median(&step, metric.name);
-            of(group, target, metric, value, group.ratio(target, &step, metric.name))
+            let own = target.sample(&step, metric.name);
+            of(group, target, metric, &own, group.ratio(target, &step, metric.name))
         }));
     }
     rows
@@ -229,29 +243,29 @@ fn of(
     group: &Group<'_>,
     target: &Target<'_>,
     metric: &Metric,
-    value: Option<f64>,
+    own: &Sample,
     against: Option<Ratio>,
 ) -> Square {
-    let Some(value) = value else { return failed(target).unwrap_or_default() };
+    let Some(value) = own.median() else { return without_value(target) };
     let shown = human(value, metric.unit);
     if !group.is_charted() {
         let why = format!("of size {}: not compared", group.key.size);
         return Square { class: "dim", text: shown, why, ..Square::default() };
     }
     if target.name == group.base_name() {
-        let why = format!("the base, {}", repeats(target));
+        let why = format!("the base, {}", repeats(target, own));
         return Square {
             class: "base", text: "1×".to_owned(), range: shown, why, is_noisy: false
         };
     }
     let Some(against) = against else {
-        let why = format!("no {} to compare with, {}", group.base_name(), repeats(target));
+        let why = format!("no {} to compare with, {}", group.base_name(), repeats(target, own));
         return Square { class: "dim", text: shown, why, ..Square::default() };
     };
     let text = match against.has_zero() {
-        true if against.median > 0.0 => format!("{shown}, not 0"),
+        true if against.of_medians > 0.0 => format!("{shown}, not 0"),
         true => "0".to_owned(),
-        false => ratio(against.median),
+        false => ratio(against.of_medians),
     };
     let range = if against.repeats > 1 && !against.has_zero() {
         format!("{}–{}", ratio(against.low).trim_end_matches('×'), ratio(against.high))
@@ -268,13 +282,17 @@ fn of(
         Verdict::Differs => ("differs", "differs significantly".to_owned()),
         Verdict::Insignificant(why) => ("dim", format!("not significant: {why}")),
     };
-    let why = format!("{said}; {shown}, {}", repeats(target));
+    let why = format!("{said}; {shown}, {}", repeats(target, own));
     Square { class, text, range, why, is_noisy: against.is_noisy }
 }
 
-/// Number of repeats, and how many were stopped or failed.
-fn repeats(target: &Target<'_>) -> String {
-    let mut text = count(target.cells.len(), "repeat");
+/// Number of repeats with the value, and how many were stopped or failed.
+fn repeats(target: &Target<'_>, own: &Sample) -> String {
+    let all = count(target.cells.len(), "repeat");
+    let mut text = match own.len() {
+        measured if measured < target.cells.len() => format!("measured in {measured} of {all}"),
+        _ => all,
+    };
     for (n, what) in
         [(target.stopped(), "stopped at the time limit"), (target.failed.len(), "failed")]
     {
@@ -285,13 +303,20 @@ fn repeats(target: &Target<'_>) -> String {
     text
 }
 
-/// The field of a target without a value: it was throttled only in part, or it failed.
-fn failed(target: &Target<'_>) -> Option<Square> {
+/// The field of a target without a value: it was throttled only in part, it failed, it was stopped
+/// too early, or it does not have the metric.
+fn without_value(target: &Target<'_>) -> Square {
     if !target.partial.is_empty() {
         let (text, why) = ("partial".to_owned(), THROTTLED_IN_PART.to_owned());
-        return Some(Square { class: "dim", text, why, ..Square::default() });
+        return Square { class: "dim", text, why, ..Square::default() };
     }
-    let why = target.failed.first()?.failure.clone();
-    let why = why.unwrap_or_else(|| "failed without a reason".to_owned());
-    Some(Square { class: "failed", text: "failed".to_owned(), why, ..Square::default() })
+    if let Some(cell) = target.failed.first() {
+        let why = cell.failure.clone().unwrap_or_else(|| "failed without a reason".to_owned());
+        return Square { class: "failed", text: "failed".to_owned(), why, ..Square::default() };
+    }
+    let why = match target.stopped() {
+        0 => "not measured",
+        _ => "not measured: stopped at the time limit",
+    };
+    Square { why: why.to_owned(), ..Square::default() }
 }

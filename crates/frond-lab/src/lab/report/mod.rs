@@ -52,7 +52,7 @@ use minijinja::context;
 use minijinja::value::Serde;
 
 use super::results::Database;
-use crate::targets::{Failure, Result};
+use crate::targets::Result;
 use folder::Folder;
 use group::Group;
 use query::Results;
@@ -84,8 +84,7 @@ pub fn report(database: &Database, options: &Options) -> Result<PathBuf> {
     let results = Results::read(database, &options.run)?;
     if let Some(path) = &options.chart {
         let svg = chart::svg(&results, &Group::all(&results), &options.workload)?;
-        let failure = |error| Failure(format!("{}: {error}", path.display()));
-        std::fs::write(path, svg).map_err(failure)?;
+        folder::write_file(path, &svg)?;
         return Ok(path.clone());
     }
     let groups = named(Group::all(&results));

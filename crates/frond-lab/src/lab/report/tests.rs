@@ -83,7 +83,7 @@ fn the_matrix_has_ratios_and_says_what_is_significant() -> Result<()> {
     lab.cell("sql", "iibench", "", "innodb-4k", 1).state("failed", Some("disk <full>"), None);
     let first = read(&pages(&lab, &[])?);
     assert!(
-        first.contains("In 1 SQL workload, Frond does better than InnoDB in 1 and worse in 0."),
+        first.contains("In 1 SQL experiment, Frond does better than InnoDB in 1 and worse in 0."),
         "{first}"
     );
     assert!(
@@ -96,6 +96,49 @@ fn the_matrix_has_ratios_and_says_what_is_significant() -> Result<()> {
     assert!(first.contains("not significant: fewer than three repeats"), "{first}");
     assert!(first.contains("disk &lt;full&gt;") && !first.contains("disk <full>"), "{first}");
     assert!(first.contains("Nowhere against its base"), "{first}");
+    Ok(())
+}
+
+#[test]
+fn without_the_base_nothing_is_said_of_it() -> Result<()> {
+    let mut lab = Lab::new();
+    lab.run("r", "dbbench", "standard", "safe");
+    lab.cell("embedded", "dbbench", "", "frond", 1).metric("fillseq", "ops_s", 9.0);
+    let first = read(&pages(&lab, &[])?);
+    let said = "In 1 embedded experiment, there is no value of RocksDB to compare Frond with.";
+    assert!(first.contains(said), "{first}");
+    assert!(!first.contains("loses most") && !first.contains("Ratio to"), "{first}");
+    lab.cell("embedded", "dbbench", "", "rocksdb", 1).state("failed", Some("full"), None);
+    let first = read(&pages(&lab, &[])?);
+    assert!(first.contains(said) && !first.contains("Nowhere"), "{first}");
+    Ok(())
+}
+
+#[test]
+fn a_field_without_a_value_says_why() -> Result<()> {
+    let mut lab = Lab::new();
+    lab.run("r", "sysbench", "standard", "safe");
+    for target in ["innodb", "frond", "innodb-8k"] {
+        let cell = lab.cell("sql", "sysbench", "", target, 1);
+        cell.metric("select", "ops_s", 5.0);
+        match target {
+            "innodb" => drop(cell.metric("", "recovery_s", 1.0)),
+            "innodb-8k" => drop(cell.state("stopped", None, None)),
+            _ => {}
+        }
+    }
+    for repeat in 2..=3 {
+        lab.cell("sql", "sysbench", "", "innodb", repeat).metric("select", "ops_s", 5.0);
+    }
+    lab.run("other", "iibench", "standard", "safe");
+    lab.cell("sql", "iibench", "", "myrocks", 1).metric("load", "exit_velocity", 5.0);
+    let first = read(&pages(&lab, &[])?);
+    assert!(first.contains(">not run<"), "myrocks has no sysbench: {first}");
+    let page = all(&lab.out()).into_iter().find(|(name, _)| name.contains("sql-sysbench"));
+    let page = page.map(|(_, text)| text).unwrap_or_default();
+    assert!(page.contains(">not measured<"), "Frond has no recovery: {page}");
+    assert!(page.contains(">not measured: stopped at the time limit<"), "{page}");
+    assert!(page.contains("the base, measured in 1 of 3 repeats"), "{page}");
     Ok(())
 }
 
@@ -166,7 +209,7 @@ fn tiny_runs_are_listed_but_never_charted_or_compared() -> Result<()> {
     }
     let first = read(&pages(&lab, &[])?);
     assert!(first.contains("Nothing can be compared yet."), "{first}");
-    assert!(first.contains("1 workload of size tiny, which tests the lab itself, is in no chart"));
+    assert!(first.contains("1 experiment of size tiny, which tests the lab itself, is in no chart"));
     assert!(!first.contains("0.01") && !first.contains("class=\"matrix\""), "{first}");
     let pages = all(&lab.out());
     let page = pages.iter().find(|(name, _)| name.starts_with("workload")).expect("its page");

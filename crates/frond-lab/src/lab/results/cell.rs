@@ -18,6 +18,9 @@ pub enum State {
 }
 
 impl State {
+    /// All states.
+    pub const ALL: [Self; 3] = [Self::Done, Self::Stopped, Self::Failed];
+
     /// Name of the state in the database.
     pub fn name(self) -> &'static str {
         match self {

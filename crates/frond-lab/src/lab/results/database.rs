@@ -43,10 +43,31 @@ impl Database {
     /// # Errors
     /// There is no file; or as for [`open`](Self::open).
     pub fn open_to_read(path: &Path) -> Result<Self> {
-        if !path.is_file() {
-            return Err(ResultsError { path: path.to_owned(), reason: Reason::Missing });
+        let refused = |reason| Err(ResultsError { path: path.to_owned(), reason });
+        if path.is_dir() {
+            return refused(Reason::Directory);
         }
-        Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?.check()
+        if !path.is_file() {
+            return refused(Reason::Missing);
+        }
+        let opened = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?.check();
+        match opened {
+            Err(ResultsError { reason: Reason::Sqlite(_), .. }) if has_no_log(path) => {
+                Self::open_immutable(path).or(opened)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens a file whose directory cannot be written: SQLite cannot create the shared memory of
+    /// its log there, and needs none if nobody can write the file.
+    fn open_immutable(path: &Path) -> Result<Self> {
+        let name = path.to_string_lossy();
+        let name = name.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        let uri = PathBuf::from(format!("file:{name}?immutable=1"));
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let made = Self { path: path.to_owned(), ..Self::connect(&uri, flags)? };
+        made.check()
     }
 
     fn connect(path: &Path, flags: OpenFlags) -> Result<Self> {
@@ -109,6 +130,13 @@ impl Database {
     }
 }
 
+/// Whether the file has no log with transactions that are not in it yet.
+fn has_no_log(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    std::fs::metadata(log).map_or(true, |log| log.len() == 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +171,9 @@ mod tests {
         let missing = Database::open_to_read(&dir.path().join("none")).err();
         assert_eq!(missing.map(|error| error.reason), Some(Reason::Missing));
 
+        let directory = Database::open_to_read(dir.path()).err();
+        assert_eq!(directory.map(|error| error.reason), Some(Reason::Directory));
+
         // Overwrite each page after the first, one at a time.
         for page in 1..good.len() / 4096 {
             let mut bad = good.clone();
@@ -151,6 +182,19 @@ mod tests {
             let said = refused(&path);
             assert!(matches!(said, Some(Reason::Damaged(_))), "page {page}: {said:?}");
         }
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_in_a_read_only_place_is_opened_without_its_log() -> std::io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("50 %? #1.sqlite");
+        drop(Database::open(&path).ok());
+        assert!(has_no_log(&path));
+        let opened = Database::open_immutable(&path).map(|opened| opened.runs());
+        assert!(opened.is_ok_and(|runs| runs.is_ok_and(|runs| runs.is_empty())));
+        std::fs::write(dir.path().join("50 %? #1.sqlite-wal"), "transactions")?;
+        assert!(!has_no_log(&path));
         Ok(())
     }
 }

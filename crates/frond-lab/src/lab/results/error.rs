@@ -10,6 +10,8 @@ use crate::targets::Failure;
 pub enum Reason {
     /// There is none.
     Missing,
+    /// It is a directory.
+    Directory,
     /// The file is a database, but not one of the lab.
     Foreign,
     /// A newer lab wrote it.
@@ -39,6 +41,9 @@ impl fmt::Display for ResultsError {
         write!(f, "{}: ", self.path.display())?;
         match &self.reason {
             Reason::Missing => f.write_str("there are no results yet: `lab run`"),
+            Reason::Directory => {
+                f.write_str("this is a directory; --results takes a file of results")
+            }
             Reason::Foreign => {
                 f.write_str("this is no file of the lab's; choose another with --results")
             }

@@ -16,5 +16,5 @@ mod write;
 pub use cell::{CellResult, CounterSample, Latencies, State, StepResult, Verification};
 pub use database::Database;
 pub use error::{Reason, ResultsError};
-pub use read::{Measured, RunInfo};
-pub use write::{CellKey, PARTS, RunHead};
+pub use read::{CellParameter, Measured, RunInfo};
+pub use write::{CellKey, OWNER, PARTS, RunHead};

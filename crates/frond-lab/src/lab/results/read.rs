@@ -111,6 +111,23 @@ pub struct Measured {
     pub memory_b: i64,
 }
 
+/// A parameter of the cells of a workload on a target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CellParameter {
+    /// Workload.
+    pub workload: String,
+    /// Parameters that `--set` changed.
+    pub variant: String,
+    /// Face: sql or embedded.
+    pub face: String,
+    /// Target.
+    pub target: String,
+    /// Name of the parameter.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
 /// Description of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunInfo {
@@ -144,7 +161,7 @@ impl Database {
     /// # Errors
     /// Errors of SQLite.
     pub fn runs(&self) -> Result<Vec<RunInfo>> {
-        let sql = "SELECT id, uid, suite, size, class, durability, seed, command, began, ended, machine FROM run ORDER BY id";
+        let sql = "SELECT id, uid, suite, size, class, durability, seed, command, began, ended, machine FROM run ORDER BY began, id";
         self.select(sql, [], |row| {
             Ok(RunInfo {
                 id: row.get(0)?,
@@ -162,7 +179,7 @@ impl Database {
         })
     }
 
-    /// Finds the run whose uid starts with `name`; `last` is the latest run.
+    /// Finds the run whose uid starts with `name`; `last` is the one that began last.
     ///
     /// # Errors
     /// No run or several runs match; errors of SQLite.
@@ -170,6 +187,9 @@ impl Database {
         let runs = self.runs()?;
         if name == "last" {
             return runs.last().cloned().ok_or_else(|| Failure("there are no runs yet".to_owned()));
+        }
+        if name.is_empty() {
+            return Err(Failure("the name of a run is empty".to_owned()));
         }
         let found: Vec<&RunInfo> = runs.iter().filter(|run| run.uid.starts_with(name)).collect();
         match found[..] {
@@ -200,6 +220,25 @@ impl Database {
                 metric: row.get(6)?,
                 value: row.get(7)?,
                 memory_b: row.get(8)?,
+            })
+        })
+    }
+
+    /// Parameters of the cells of a run, without repeats of the same value.
+    ///
+    /// # Errors
+    /// Errors of SQLite.
+    pub fn parameters(&self, run: i64) -> Result<Vec<CellParameter>> {
+        let sql = "SELECT DISTINCT workload, variant, face, target, name, value FROM parameter \
+                   JOIN cell ON cell.id=parameter.cell WHERE run=?";
+        self.select(sql, [run], |row| {
+            Ok(CellParameter {
+                workload: row.get(0)?,
+                variant: row.get(1)?,
+                face: row.get(2)?,
+                target: row.get(3)?,
+                name: row.get(4)?,
+                value: row.get(5)?,
             })
         })
     }

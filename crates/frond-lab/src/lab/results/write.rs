@@ -8,7 +8,7 @@ use crate::measure::Owner;
 use crate::targets::{Failure, Result};
 
 /// Name of the process that runs the cells of a run, among the descriptions of its environment.
-const OWNER: &str = "owner";
+pub const OWNER: &str = "owner";
 
 /// Description of a run at its start.
 #[derive(Clone, Debug)]

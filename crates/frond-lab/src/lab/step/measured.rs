@@ -13,6 +13,35 @@ use crate::targets::{Failure, Result};
 /// Number of final rows over which the exit velocity is taken.
 const EXIT_ROWS: u64 = 1_000_000;
 
+/// A high percentile of the latency.
+#[derive(Clone, Copy, Debug)]
+pub struct Tail {
+    /// Name of the metric.
+    pub name: &'static str,
+    /// The quantile, below 1.
+    pub quantile: f64,
+}
+
+/// The percentiles above the median, lowest first.
+pub const TAIL: [Tail; 3] = [
+    Tail { name: "p95_us", quantile: 0.95 },
+    Tail { name: "p99_us", quantile: 0.99 },
+    Tail { name: "p999_us", quantile: 0.999 },
+];
+
+impl Tail {
+    /// Minimum number of requests for which the percentile is not simply the longest latency.
+    pub fn requests_min(self) -> u64 {
+        (1.0 / (1.0 - self.quantile)).round() as u64
+    }
+
+    /// The value in µs, if there are enough requests.
+    fn us(self, latencies: &Histogram<u64>) -> Option<f64> {
+        let value = || latencies.value_at_quantile(self.quantile) as f64 / 1e3;
+        (latencies.len() >= self.requests_min()).then(value)
+    }
+}
+
 /// Serializes a histogram for the database.
 ///
 /// # Errors
@@ -123,12 +152,9 @@ pub fn result(
     }
     // The step's percentiles are those of its most frequent kind of request.
     if let Some(most) = taken.latencies.values().max_by_key(|latencies| latencies.len()) {
-        let us = |quantile: f64| most.value_at_quantile(quantile) as f64 / 1e3;
-        for (name, quantile) in
-            [("p50_us", 0.5), ("p95_us", 0.95), ("p99_us", 0.99), ("p999_us", 0.999)]
-        {
-            metrics.insert(name.to_owned(), us(quantile));
-        }
+        metrics.insert("p50_us".to_owned(), most.value_at_quantile(0.5) as f64 / 1e3);
+        let tail = TAIL.iter().filter_map(|tail| Some((tail.name.to_owned(), tail.us(most)?)));
+        metrics.extend(tail);
         metrics.insert("max_us".to_owned(), most.max() as f64 / 1e3);
     }
     let mut series: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
@@ -169,10 +195,9 @@ pub fn result(
     let mut latencies = BTreeMap::new();
     for (kind, histogram) in &taken.latencies {
         if taken.latencies.len() > 1 {
-            for (name, quantile) in [("p95_us", 0.95), ("p99_us", 0.99), ("p999_us", 0.999)] {
-                let value = histogram.value_at_quantile(quantile) as f64 / 1e3;
-                metrics.insert(format!("{name}.{kind}"), value);
-            }
+            let of_kind =
+                |tail: &Tail| Some((format!("{}.{kind}", tail.name), tail.us(histogram)?));
+            metrics.extend(TAIL.iter().filter_map(of_kind));
         }
         latencies.insert((*kind).to_owned(), serialized(histogram)?);
     }
@@ -273,6 +298,19 @@ mod tests {
         }
         assert_eq!(made.series["read_ios"][0].1, 5.0);
         assert!(made.series["p99_us"][0].1 > 1_900.0, "{:?}", made.series["p99_us"]);
+    }
+
+    #[test]
+    fn percentiles_need_enough_requests() {
+        let known = |requests: u64| -> Vec<bool> {
+            let mut histogram = Histogram::<u64>::new(3).expect("a histogram");
+            histogram.record_n(5_000, requests).expect("in range");
+            TAIL.iter().map(|tail| tail.us(&histogram).is_some()).collect()
+        };
+        assert_eq!(known(19), [false, false, false]);
+        assert_eq!(known(20), [true, false, false]);
+        assert_eq!(known(100), [true, true, false]);
+        assert_eq!(known(1_000), [true, true, true]);
     }
 
     #[test]
