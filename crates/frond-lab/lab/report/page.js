@@ -82,7 +82,7 @@
       markLine: line.mark ? {
         silent: true, symbol: "none", animation: false, z: 5,
         lineStyle: { color: line.look.color, width: 6, opacity: .4, type: "solid" },
-        label: { show: areFew, position: "insideEndTop", color: colors.text, fontSize: 11, formatter: line.mark.text,
+        label: { show: areFew && width >= 500, position: "insideEndTop", color: colors.text, fontSize: 11, formatter: line.mark.text,
           textBorderColor: colors.page, textBorderWidth: 3 },
         data: [[{ coord: [line.mark.from, line.mark.level] }, { coord: [line.mark.to, line.mark.level] }]],
       } : undefined,

@@ -94,7 +94,11 @@ pub fn admit(request: &Request, limits: Option<&Calibration>) -> Result<Vec<Pair
     let host =
         admission.host.pairs().into_iter().map(|(name, value)| (format!("host {name}"), value));
     let mut pairs: Vec<Pair> = host.chain(admission.measured.pairs()).collect();
-    pairs.push(("throttled".to_owned(), admission.throttled.to_string()));
+    let throttled = match class.io().is_none() {
+        true => "nothing: the class has no limits".to_owned(),
+        false => admission.throttled.to_string(),
+    };
+    pairs.push(("throttled".to_owned(), throttled));
     if let Some(kind) = request.disk {
         pairs.push(("disk".to_owned(), kind.to_string()));
     }

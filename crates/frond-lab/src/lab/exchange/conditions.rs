@@ -17,12 +17,15 @@ pub fn conditions(database: &Database, run: &RunInfo) -> Result<String> {
         out += &format!("- {workload}: {table}: {rows}\n");
     }
     let mut last = String::new();
-    for [target, name, value, workloads] in database.settings(run.id)? {
+    for [target, name, value, workloads, repeats] in database.settings(run.id)? {
         if target != last {
             out += &format!("\n**Settings of {target}**\n\n");
             last = target;
         }
-        let of = if workloads.is_empty() { workloads } else { format!(" [{workloads}]") };
+        let repeats = if repeats.is_empty() { repeats } else { format!("repeat {repeats}") };
+        let of = [workloads, repeats].into_iter().filter(|part| !part.is_empty());
+        let of = of.collect::<Vec<String>>().join(", ");
+        let of = if of.is_empty() { of } else { format!(" [{of}]") };
         out += &format!("- {name} = {value}{of}\n");
     }
     Ok(out)
@@ -54,6 +57,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("**Settings of frond**\n\n- innodb-x = 1\n"), "{text}");
-        assert!(text.contains("- innodb-x = 1 [iibench]\n- innodb-x = 2 [weblog]\n"), "{text}");
+        let parts = "- innodb-x = 1 [iibench]\n- innodb-x = 2 [weblog, repeat 1]\n";
+        assert!(text.contains(parts), "{text}");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::lab::goals;
+use crate::lab::machine::fingerprint::disturbance;
 use crate::lab::metric;
 use crate::lab::results::{Database, Measured, RunInfo, State};
 use crate::lab::statistics::Spread;
@@ -57,6 +58,11 @@ pub fn markdown(database: &Database, run: &RunInfo) -> Result<String> {
         "Run {} ({}): {}, size {}, class {}, durability {}\n",
         run.uid, run.began, run.command, run.size, run.class, run.durability
     );
+    let environment = database.environment(run.id)?;
+    let disturbance = disturbance(|name| environment.get(name).map(String::as_str));
+    if !disturbance.is_empty() {
+        out += &format!("{disturbance}\n");
+    }
     let measured = database.measured(run.id)?;
     let mut tables: BTreeMap<(String, String, String, String), Vec<&Measured>> = BTreeMap::new();
     for one in &measured {
@@ -146,7 +152,9 @@ mod tests {
     #[test]
     fn a_run_is_shown_by_step_and_target() {
         let (_dir, mut database) = a_database();
-        let run = database.begin_run(&a_run("u1")).expect("begun");
+        let mut head = a_run("u1");
+        head.environment.push(("busy_pct".to_owned(), "95.2".to_owned()));
+        let run = database.begin_run(&head).expect("begun");
         for (repeat, rate) in [(1, 1000.0), (2, 3000.0), (3, 2000.0)] {
             let mut cell = a_cell();
             cell.steps[0].metrics.insert("ops_s".to_owned(), rate);
@@ -156,6 +164,7 @@ mod tests {
         let run = database.find_run("last").expect("it is there");
         let text = markdown(&database, &run).expect("shown");
         assert!(text.contains("**iibench · sql · load**"), "{text}");
+        assert!(text.contains("The machine was 95 % busy with other work"), "{text}");
         let stopped: Vec<&str> = text.lines().filter(|line| line.starts_with("Stopped")).collect();
         assert!(stopped.len() == 1 && stopped[0].ends_with("repeat 2"), "{text}");
         assert!(text.contains("| innodb | 2000 (1000–3000) | 900 (900–900) |"), "{text}");

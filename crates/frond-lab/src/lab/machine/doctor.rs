@@ -171,7 +171,7 @@ fn load() -> Finding {
     let (steal, busy) = fingerprint::cpu_use();
     let load = crate::machine::load_average();
     let found = format!("load {load}, now {busy:.0} % busy, {steal:.1} % stolen");
-    if steal >= 1.0 || busy >= 10.0 {
+    if steal >= 1.0 || busy >= fingerprint::BUSY_PCT {
         let why = "Rates are noisy now: trust CPU and bytes per operation, and ratios of interleaved runs.";
         return finding("load", State::Limited, found, why);
     }

@@ -61,6 +61,19 @@ fn line(path: &str) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
+/// Percentage of busy CPU time from which other work on the machine may disturb a measurement.
+pub const BUSY_PCT: f64 = 10.0;
+
+/// A warning that other work may have disturbed a run; empty if its environment, as found by name,
+/// says that the machine was idle when it began.
+pub fn disturbance<'a>(environment: impl Fn(&str) -> Option<&'a str>) -> String {
+    let busy = environment("busy_pct").and_then(|busy| busy.parse::<f64>().ok());
+    match busy.filter(|busy| *busy >= BUSY_PCT) {
+        Some(busy) => format!("The machine was {busy:.0} % busy with other work when it began."),
+        None => String::new(),
+    }
+}
+
 /// Measures the steal and busy percentages of the machine over a quarter of a second.
 pub fn cpu_use() -> (f64, f64) {
     let before = Cpu::now();

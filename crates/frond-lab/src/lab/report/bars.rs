@@ -6,7 +6,7 @@ use super::group::{Group, Target};
 use super::headline::{Headline, name_of};
 use super::number::{human, ratio};
 use super::palette;
-use super::sentence::{Entry, ranking};
+use super::sentence::{Entry, list, ranking};
 use super::size;
 use crate::lab::metric::{self, Better, Metric};
 use crate::lab::statistics::Sample;
@@ -139,7 +139,7 @@ pub fn cpu(group: &Group<'_>, step: &str) -> Option<Figure> {
     if is_embedded && !unknown.is_empty() {
         figure.sentence.push_str(&format!(
             " Included is the clients' own work on {}: only a run with the null target measures it.",
-            unknown.join(", ")
+            list(&unknown)
         ));
     }
     for (name, head) in
@@ -178,9 +178,15 @@ pub fn memory(group: &Group<'_>) -> Option<Figure> {
     let given = given.filter(|bytes| *bytes > 0.0).reduce(f64::max);
     let limit = given.map(|value| Limit { value, text: format!("given {}", human(value, "B")) });
     let mut figure = build(group, &step, "Peak memory of the engine's process", &[metric], limit)?;
-    add_column(&mut figure.table, group, "with page cache", "B", |target| {
+    add_column(&mut figure.table, group, "charged to its group", "B", |target| {
         target.median(&step, "mem_peak_b")
     });
+    if group.has(&step, "mem_peak_b") {
+        figure.sentence.push_str(
+            " Charged to its control group is what it touched first, page cache included: pages \
+             that another process read before are resident, but not charged.",
+        );
+    }
     add_column(&mut figure.table, group, "given", "B", |target| {
         target.cells.first().map(|cell| cell.memory_b)
     });
@@ -227,7 +233,7 @@ pub fn size_against_speed(group: &Group<'_>) -> Option<Figure> {
     };
     let best: Vec<&str> =
         points.iter().filter(|own| !is_beaten(own)).map(|point| point.name.as_str()).collect();
-    let sentence = format!("No other target is both smaller and faster than {}.", best.join(", "));
+    let sentence = format!("No other target is both smaller and faster than {}.", list(&best));
     let (x, y) =
         (Axis::linear(size_name, "B"), Axis::linear(name_of(speed_metric), speed_metric.unit));
     let chart = Chart::Points { x, y, points };

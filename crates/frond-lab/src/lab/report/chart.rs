@@ -23,6 +23,8 @@ use crate::targets::{Failure, Result};
 const TEMPLATE: &str = include_str!("../../../lab/report/chart.svg");
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 460.0;
+/// Space at both sides of the text above and below the picture.
+const MARGIN: f64 = 16.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 620.0;
 const TOP: f64 = 70.0;
@@ -154,6 +156,11 @@ fn render(
         .partition(|part| part.starts_with("rows=") || part.starts_with("time_limit="));
     let title = [&[group.key.workload.as_str()], &rest[..]].concat().join(" ");
     let title = format!("{title}: speed and size");
+    let most = ((WIDTH - 2.0 * MARGIN) / LETTER.0) as usize;
+    let shown_title = match title.chars().count() <= most {
+        true => title.clone(),
+        false => title.chars().take(most - 1).chain(['…']).collect(),
+    };
     let limit = known.iter().find_map(|part| part.strip_prefix("time_limit="));
     let said =
         |place: &Place| format!("{} the speed, {} the size", ratio(place.speed), ratio(place.size));
@@ -165,7 +172,7 @@ fn render(
     let sentence = format!("Against {base}: {}.", sentence.join("; "));
     let context = context! {
         width => WIDTH, height => HEIGHT, left => LEFT, right => RIGHT, top => TOP, bottom => BOTTOM,
-        title => title, sentence => sentence,
+        title => title, shown_title => shown_title, sentence => sentence,
         y_name => format!("{unit}{}, {base} = 1", of_step("in", step)),
         x_name => format!("bytes on disk per row{}, {base} = 1", of_step("after", size_step)),
         x_ticks => Serde(ticks(x_most, &x)), y_ticks => Serde(ticks(y_most, &y)),
@@ -351,6 +358,24 @@ mod tests {
         lab.run("s", "iibench", "quick", "safe");
         fill(&mut lab, &[("innodb", 100.0, 200.0), ("frond", 300.0, 50.0)]);
         assert!(picture(&lab)?.contains("Against innodb"));
+        Ok(())
+    }
+
+    #[test]
+    fn a_long_title_is_cut_where_the_picture_ends() -> Result<()> {
+        let mut lab = Lab::new();
+        lab.run("e", "dbbench", "standard", "lazy");
+        let variant = "seconds=0.4 tests=point_select,read_only,read_write,update_index threads=1";
+        for target in ["rocksdb", "frond"] {
+            lab.cell("embedded", "dbbench", variant, target, 1)
+                .metrics("fillseq", &[("ops_s", 1.0), ("disk_b_row", 2.0), ("disk_b", 9.0)]);
+        }
+        let results = Results::read(&lab.database, &[])?;
+        let svg = svg(&results, &Group::all(&results), "dbbench")?;
+        let shown = svg.split("class=\"name\"").nth(1).and_then(|rest| rest.split('<').next());
+        let shown = shown.and_then(|text| text.split('>').nth(1)).unwrap_or_default();
+        assert!(shown.ends_with('…') && shown.chars().count() < 65, "{shown}");
+        assert!(svg.contains("threads=1: speed and size</title>"), "{svg}");
         Ok(())
     }
 

@@ -68,6 +68,8 @@ impl Target<'_> {
 pub struct Group<'a> {
     pub key: Key,
     pub targets: Vec<Target<'a>>,
+    /// Whether the results are of several machines, so that conditions must name this one.
+    pub is_one_of_several_machines: bool,
 }
 
 impl<'a> Group<'a> {
@@ -92,6 +94,11 @@ impl<'a> Group<'a> {
         }
         let mut groups: Vec<Self> =
             by_key.into_iter().map(|(key, cells)| Self::new(key, &cells)).collect();
+        let machines: BTreeSet<String> =
+            groups.iter().map(|group| group.key.machine.clone()).collect();
+        for group in &mut groups {
+            group.is_one_of_several_machines = machines.len() > 1;
+        }
         groups.sort_by(|a, b| {
             let place = |group: &Self| (group.key.face != "sql", place(&group.key.workload));
             place(a).cmp(&place(b)).then_with(|| a.key.cmp(&b.key))
@@ -120,7 +127,7 @@ impl<'a> Group<'a> {
             }
         }
         targets.sort_by(|a, b| palette::order(a.name).cmp(&palette::order(b.name)));
-        Self { key, targets }
+        Self { key, targets, is_one_of_several_machines: false }
     }
 
     /// Name of the target that the others are compared with: InnoDB, or RocksDB.
@@ -206,14 +213,20 @@ impl<'a> Group<'a> {
         format!("{}{variant}", key.workload)
     }
 
-    /// Size, storage class, durability, memory and seed, in a phrase.
+    /// Size, storage class, durability, memory, seed and, if there are several, machine, in a
+    /// phrase.
     pub fn conditions(&self) -> String {
         let key = &self.key;
         let memory = match key.memory_b {
             0 => String::new(),
             bytes => format!(", {}", human(bytes as f64, "B")),
         };
-        format!("{}, {}, {}{memory}, seed {}", key.size, key.class, key.durability, key.seed)
+        let machine = match self.is_one_of_several_machines {
+            true => format!(", machine {}", key.machine),
+            false => String::new(),
+        };
+        let Key { size, class, durability, seed, .. } = key;
+        format!("{size}, {class}, {durability}{memory}, seed {seed}{machine}")
     }
 
     /// Part of a file name that distinguishes the group from most others of its machine. Memory and

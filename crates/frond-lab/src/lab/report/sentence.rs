@@ -26,6 +26,10 @@ pub fn ranking(entries: &[Entry<'_>], unit: &str, better: Better, base: &str) ->
         (Some(only), _) => return format!("Measured only on {}.", show(only)),
         _ => return entries.first().map_or(String::new(), |entry| format!("{}.", show(entry))),
     };
+    if first.value == last.value {
+        let names: Vec<&str> = ranked.iter().map(|entry| entry.target).collect();
+        return format!("{}: {} each.", list(&names), number::human(first.value, unit));
+    }
     let (best, worst) = match better {
         Better::Neither => ("Least", "most"),
         _ => ("Best", "last"),
@@ -36,9 +40,21 @@ pub fn ranking(entries: &[Entry<'_>], unit: &str, better: Better, base: &str) ->
         let ratio = number::ratio(frond.value / base.value);
         let is_named = [first, last].iter().any(|entry| entry.target == frond.target);
         let name = if is_named { frond.target.to_owned() } else { show(frond) };
-        text.push_str(&format!(" {name} is {ratio} {}.", base.target));
+        match frond.value == 0.0 {
+            true => text.push_str(&format!(" {name} has none.")),
+            false => text.push_str(&format!(" {name} is {ratio} {}.", base.target)),
+        }
     }
     text
+}
+
+/// Names in a sentence: `a`, `a and b`, `a, b and c`.
+pub fn list(names: &[&str]) -> String {
+    match names.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
 }
 
 /// A number with its noun: `1 repeat`, `3 repeats`.
@@ -67,5 +83,13 @@ mod tests {
             "Measured only on innodb 10/s."
         );
         assert_eq!(ranking(&[], "1/s", Better::Higher, "innodb"), "");
+        let equal = [("innodb", 10.0), ("frond", 10.0), ("myrocks", 10.0)]
+            .map(|(target, value)| Entry { target, value });
+        let said = ranking(&equal, "s", Better::Lower, "innodb");
+        assert_eq!(said, "innodb, frond and myrocks: 10 s each.");
+        let none =
+            [("innodb", 10.0), ("frond", 0.0)].map(|(target, value)| Entry { target, value });
+        let said = ranking(&none, "s", Better::Lower, "innodb");
+        assert_eq!(said, "Best: frond 0 s; last: innodb 10 s. frond has none.");
     }
 }

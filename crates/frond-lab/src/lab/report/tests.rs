@@ -209,7 +209,9 @@ fn tiny_runs_are_listed_but_never_charted_or_compared() -> Result<()> {
     }
     let first = read(&pages(&lab, &[])?);
     assert!(first.contains("Nothing can be compared yet."), "{first}");
-    assert!(first.contains("1 experiment of size tiny, which tests the lab itself, is in no chart"));
+    assert!(
+        first.contains("1 experiment of size tiny, which tests the lab itself, is in no chart")
+    );
     assert!(!first.contains("0.01") && !first.contains("class=\"matrix\""), "{first}");
     let pages = all(&lab.out());
     let page = pages.iter().find(|(name, _)| name.starts_with("workload")).expect("its page");

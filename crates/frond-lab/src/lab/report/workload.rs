@@ -9,6 +9,7 @@ use super::matrix::{self, Matrix};
 use super::number::human;
 use super::query::Results;
 use super::{bars, curves, latency};
+use crate::lab::machine::fingerprint::disturbance;
 use crate::targets::Result;
 
 /// The page of a group.
@@ -26,6 +27,8 @@ pub struct Page {
     pub operations: Vec<(String, Table)>,
     /// Targets without a usable cell, and why they failed.
     pub failures: Vec<(String, String)>,
+    /// Runs whose values other work on the machine may have disturbed: uid, and a sentence.
+    pub disturbed: Vec<(String, String)>,
     /// Why there are no charts. Empty if there are.
     pub uncharted: String,
     /// Targets that were throttled only in part, with their values.
@@ -69,9 +72,25 @@ pub fn page(results: &Results<'_>, group: &Group<'_>) -> Result<Page> {
                 (target.name.to_owned(), why.unwrap_or_else(|| "no reason was recorded".to_owned()))
             })
             .collect(),
+        disturbed: disturbed(group),
         uncharted,
         partial: partial(group),
     })
+}
+
+/// Runs of the group whose values other work on the machine may have disturbed.
+fn disturbed(group: &Group<'_>) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for run in group.targets.iter().map(|target| target.run) {
+        let of = |name: &str| {
+            run.environment.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+        };
+        let sentence = disturbance(of);
+        if !sentence.is_empty() && found.iter().all(|(uid, _)| *uid != run.uid) {
+            found.push((run.uid.clone(), sentence));
+        }
+    }
+    found
 }
 
 /// Rates and CPU of the targets that were throttled only in part, which are in no chart.

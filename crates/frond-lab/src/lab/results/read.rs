@@ -1,6 +1,6 @@
 //! Queries for runs and cells in the database of results.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{OptionalExtension, Params, Row, params};
 
@@ -243,17 +243,31 @@ impl Database {
         })
     }
 
-    /// Settings of the targets of a run: target, name, value, and the workloads that have this
-    /// value, if not all do.
+    /// The environment of a run: name and value.
     ///
     /// # Errors
     /// Errors of SQLite.
-    pub fn settings(&self, run: i64) -> Result<Vec<[String; 4]>> {
+    pub fn environment(&self, run: i64) -> Result<BTreeMap<String, String>> {
+        let sql = "SELECT name, value FROM environment WHERE run=?";
+        let pairs = self.select(sql, [run], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(pairs.into_iter().collect())
+    }
+
+    /// Settings of the targets of a run: target, name, value, and the workloads and repeats that
+    /// have this value, if not all do.
+    ///
+    /// # Errors
+    /// Errors of SQLite.
+    pub fn settings(&self, run: i64) -> Result<Vec<[String; 5]>> {
         let sql = "SELECT target, name, value, CASE WHEN COUNT(DISTINCT workload) < \
                    (SELECT COUNT(DISTINCT workload) FROM cell AS other WHERE other.run=cell.run AND other.target=cell.target) \
-                   THEN GROUP_CONCAT(DISTINCT workload) ELSE '' END \
+                   THEN GROUP_CONCAT(DISTINCT workload) ELSE '' END, CASE WHEN COUNT(DISTINCT repeat) < \
+                   (SELECT COUNT(DISTINCT repeat) FROM cell AS other WHERE other.run=cell.run AND other.target=cell.target) \
+                   THEN GROUP_CONCAT(DISTINCT repeat) ELSE '' END \
                    FROM setting JOIN cell ON cell.id=setting.cell WHERE run=? GROUP BY target, name, value ORDER BY 1, 2, 3";
-        self.select(sql, [run], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]))
+        self.select(sql, [run], |row| {
+            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?])
+        })
     }
 
     /// Checksums of the rows of a run: workload with variant, table, and rows with checksum.
