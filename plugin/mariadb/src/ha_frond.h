@@ -182,7 +182,11 @@ private:
     */
     void set_row_lock(int lock) { row_lock_ = share_->is_temporary() || is_sequence() ? FROND_NO_LOCK : lock; }
     void raise_auto_increment();
-    int lock_numbers();
+    /* How a session keeps others from locking the numbers while it takes some. */
+    enum class Numbers { FREE, COUNTED, SHARED };
+    int begin_numbers(Numbers *numbers);
+    void end_numbers(Numbers numbers);
+    bool take_numbers(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first);
 
     /* A set of columns, and the parts of rows that hold them; no parts: all of them. */
     struct Wanted {

@@ -127,8 +127,12 @@ public:
     std::mutex attributes_mutex;
     Attributes attributes;
     THR_LOCK lock;
-    /* A statement that is logged as such has numbered rows; others check whether one does. */
+    /*
+      Whether any statement has locked the AUTO_INCREMENT numbers (ha_frond::begin_numbers), and how
+      many sessions are taking numbers that have not seen this.
+    */
     std::atomic<bool> numbers_are_locked{false};
+    std::atomic<int> numbering_unlocked{0};
 
 private:
     Share(const char *name, const TABLE *table);

@@ -3,6 +3,8 @@
 
 #include "errors.h"
 
+#include <thread>
+
 using namespace frond;
 
 namespace {
@@ -371,12 +373,16 @@ void ha_frond::raise_auto_increment()
 }
 
 /*
-  Reserves numbers for one statement, if they must be consecutive. The binlog has only the first
-  number of a statement that is logged as such. If it is not known how many rows the statement has,
-  others wait until its transaction ends. The lock is on a key that no row has.
+  Begins to take AUTO_INCREMENT numbers, so that those of a statement that the binlog has as a
+  statement are consecutive: the binlog has only the first of them. If it is not known how many rows
+  such a statement has, it takes numbers several times, and others wait until its transaction ends:
+  it locks a key that no row has. Others lock that key, shared, until they have taken their numbers.
+  As long as no statement has locked the key of this table, they only count themselves, and the
+  first one waits until they have their numbers.
 */
-int ha_frond::lock_numbers()
+int ha_frond::begin_numbers(Numbers *numbers)
 {
+    *numbers = Numbers::FREE;
     THD *thd = table->in_use;
     /*
       No other session numbers rows of a table that is being loaded; and the end of the load would
@@ -387,33 +393,58 @@ int ha_frond::lock_numbers()
     const bool is_logged = mysql_bin_log.is_open() && (thd->variables.option_bits & OPTION_BIN_LOG) &&
                            !thd->is_current_stmt_binlog_format_row();
     const int command = thd_sql_command(thd);
-    const bool is_counted = command == SQLCOM_INSERT || command == SQLCOM_REPLACE;
-    if (is_logged && !is_counted)
-        share_->numbers_are_locked = true;
-    else if (!share_->numbers_are_locked)
-        return 0;
+    const bool is_exclusive = is_logged && command != SQLCOM_INSERT && command != SQLCOM_REPLACE;
+    if (!is_exclusive) {
+        share_->numbering_unlocked.fetch_add(1);
+        if (!share_->numbers_are_locked.load()) {
+            *numbers = Numbers::COUNTED;
+            return 0;
+        }
+        share_->numbering_unlocked.fetch_sub(1);
+    }
     if (int error = begin())
         return error;
-    const int lock = is_logged && !is_counted ? FROND_EXCLUSIVE : FROND_SHARED;
+    const int lock = is_exclusive ? FROND_EXCLUSIVE : FROND_SHARED;
     int code = frond_txn_get(session_->txn(), share_->row_tree().stored(), nullptr, 0, lock, FROND_WAIT, &conflict_buffer_,
                              session_->error());
     if (code != FROND_OK && code != FROND_NOT_FOUND)
         return session_->fail(code);
-    if (lock == FROND_SHARED)
-        frond_txn_unlock_last(session_->txn(), nullptr);
+    if (!is_exclusive) {
+        *numbers = Numbers::SHARED;
+        return 0;
+    }
+    /* Either a session sees this store before it takes numbers, or it is counted below. */
+    share_->numbers_are_locked.store(true);
+    while (share_->numbering_unlocked.load() > 0)
+        std::this_thread::yield();
     return 0;
+}
+
+void ha_frond::end_numbers(Numbers numbers)
+{
+    if (numbers == Numbers::COUNTED)
+        share_->numbering_unlocked.fetch_sub(1);
+    else if (numbers == Numbers::SHARED)
+        frond_txn_unlock_last(session_->txn(), nullptr);
 }
 
 void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                                   ulonglong *reserved)
 {
-    uint64_t got = 0, next;
-    numbers_error_ = lock_numbers();
-    if (numbers_error_ != 0 ||
-        share_->reserve(AUTO_INCREMENT_COUNTER, 1, wanted * increment, &got, nullptr) != FROND_OK) {
+    Numbers numbers;
+    numbers_error_ = begin_numbers(&numbers);
+    if (numbers_error_ != 0 || !take_numbers(offset, increment, wanted, first))
         *first = ULONGLONG_MAX;
-        return;
-    }
+    else
+        *reserved = wanted;
+    end_numbers(numbers);
+}
+
+bool ha_frond::take_numbers(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first)
+{
+    uint64_t got = 0, next;
+    if (share_->reserve(AUTO_INCREMENT_COUNTER, 1, wanted * increment, &got, nullptr) != FROND_OK)
+        return false;
     if (increment > 1) {
         /*
           The first number of the series offset, offset + increment, ...; the next call continues
@@ -428,5 +459,5 @@ void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
     }
     /* If a number exceeds the column's range, the server refuses it when it is stored. */
     *first = got;
-    *reserved = wanted;
+    return true;
 }

@@ -16,6 +16,7 @@ if [ $# = 0 ]; then
     python3 plugin/mariadb/tests/damage.py
     python3 plugin/mariadb/tests/read_ahead.py
     python3 plugin/mariadb/tests/alter.py
+    python3 plugin/mariadb/tests/numbers.py
     python3 plugin/mariadb/tests/statements.py
     plugin/mariadb/tests/crash.sh
     python3 plugin/mariadb/tests/memory.py

@@ -217,11 +217,7 @@ pub fn size_against_speed(group: &Group<'_>) -> Option<Figure> {
             human(size, "B"),
             human(speed, speed_metric.unit),
         ]);
-        points.push(Point {
-            name: target.name.to_owned(),
-            look: palette::look_of(target.name),
-            at: [size, speed],
-        });
+        points.push(Point { name: target.name.to_owned(), look: target.look, at: [size, speed] });
     }
     if points.len() < 2 {
         return None;
@@ -292,7 +288,7 @@ fn build(
         bars.push(Bar {
             name: target.name.to_owned(),
             label: human(sum, first.unit),
-            look: palette::look_of(target.name),
+            look: target.look,
             parts: parts
                 .iter()
                 .zip(&samples)

@@ -38,6 +38,7 @@ const LETTER: (f64, f64) = (9.6, 7.4);
 #[derive(Clone, Debug)]
 struct Place {
     name: String,
+    color: &'static str,
     size: f64,
     speed: f64,
     /// Minimum and maximum speed over the repeats.
@@ -115,6 +116,7 @@ fn drawn(group: &Group<'_>) -> Option<Drawn> {
             let Spread { median, min, max, .. } = target.sample(&step, "ops_s").spread()?;
             let place = Place {
                 name: target.name.to_owned(),
+                color: target.look.color,
                 size: per_row(target)? / base_size,
                 speed: median / base_speed,
                 range: (min / base_speed, max / base_speed),
@@ -223,7 +225,7 @@ fn points(
         let text_y = round((py + 5.0).max(above + LINE));
         above = text_y;
         let (low, high) = (y(place.range.0), y(place.range.1));
-        let color = palette::look_of(&place.name).color;
+        let color = place.color;
         let (name, text_x) = (place.name.clone(), round(text_x));
         made.push(Point { name, color, x: px, y: py, low, high, text_x, text_y, anchor, text });
     }

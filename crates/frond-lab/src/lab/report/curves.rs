@@ -63,7 +63,7 @@ pub fn rate(results: &Results<'_>, group: &Group<'_>, step: &str) -> Result<Opti
             } else {
                 (points, exit(cell, step, &done, is_planned))
             };
-            lines.push(Line { is_faint, mark, ..Line::of(target.name, points) });
+            lines.push(Line { is_faint, mark, ..Line::of(target.name, target.look, points) });
         }
         let show = |name, unit| {
             target.median(step, name).map_or("–".to_owned(), |value| human(value, unit))
@@ -180,8 +180,8 @@ pub fn per_ten_seconds(
             show(spread.map(|spread| spread.max)),
         ]);
         entries.push(Entry { target: target.name, value: last });
-        lines.push(Line { is_faint: true, ..Line::of(target.name, thin(points)) });
-        lines.push(Line::of(target.name, thin(means)));
+        lines.push(Line { is_faint: true, ..Line::of(target.name, target.look, thin(points)) });
+        lines.push(Line::of(target.name, target.look, thin(means)));
     }
     if lines.is_empty() {
         return Ok(None);
@@ -265,7 +265,7 @@ fn sweep(group: &Group<'_>, test: &str) -> Option<Figure> {
             at_last("errors_deadlock", ""),
         ]);
         entries.push(Entry { target: target.name, value: peak[1] });
-        lines.push(Line::of(target.name, points));
+        lines.push(Line::of(target.name, target.look, points));
     }
     let sentence = format!(
         "Peak: {}",
@@ -293,7 +293,7 @@ pub fn cpu_over_time(
         let most = points.iter().map(|point| point[1]).fold(0.0, f64::max);
         table.rows.push(vec![target.name.to_owned(), human(mean(&points), ""), human(most, "")]);
         entries.push(Entry { target: target.name, value: mean(&points) });
-        lines.push(Line::of(target.name, points));
+        lines.push(Line::of(target.name, target.look, points));
     }
     if lines.is_empty() {
         return Ok(None);
@@ -371,7 +371,11 @@ mod tests {
 
     #[test]
     fn zeros_are_set_apart_from_a_curve() {
-        let mut lines = [Line::of("frond", vec![[0.0, 0.0], [1.0, 42.0], [2.0, 0.0]])];
+        let mut lines = [Line::of(
+            "frond",
+            super::super::palette::look_of("frond"),
+            vec![[0.0, 0.0], [1.0, 42.0], [2.0, 0.0]],
+        )];
         set_zeros_apart(&mut lines);
         assert_eq!(
             (lines[0].points.as_slice(), lines[0].zeros.as_slice()),

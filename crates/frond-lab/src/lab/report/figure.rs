@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::palette::{self, Look};
+use super::palette::Look;
 
 /// A chart, a sentence and a table. The script of the page draws the chart from this data alone.
 #[derive(Serialize, Debug)]
@@ -142,8 +142,7 @@ pub struct Point {
 
 impl Line {
     /// Makes a curve with the name and look of a target.
-    pub fn of(target: &str, points: Vec<[f64; 2]>) -> Self {
-        let look = palette::look_of(target);
+    pub fn of(target: &str, look: Look, points: Vec<[f64; 2]>) -> Self {
         Self {
             name: target.to_owned(),
             look,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::natural::Natural;
 use super::number::human;
-use super::palette;
+use super::palette::{self, Look};
 use super::query::{Cell, Results, Run};
 use crate::lab::metric::{self, Metric};
 use crate::lab::statistics::{Ratio, Sample, Verdict, compare};
@@ -37,6 +37,7 @@ pub struct Key {
 /// The cells of a target in a group.
 pub struct Target<'a> {
     pub name: &'a str,
+    pub look: Look,
     pub run: &'a Run,
     /// Cells that are done or were stopped, and whose values count.
     pub cells: Vec<&'a Cell>,
@@ -92,8 +93,10 @@ impl<'a> Group<'a> {
             };
             by_key.entry(key).or_default().push((run, cell));
         }
+        let names: BTreeSet<&str> = results.cells.iter().map(|cell| cell.target.as_str()).collect();
+        let looks = palette::looks(names);
         let mut groups: Vec<Self> =
-            by_key.into_iter().map(|(key, cells)| Self::new(key, &cells)).collect();
+            by_key.into_iter().map(|(key, cells)| Self::new(key, &cells, &looks)).collect();
         let machines: BTreeSet<String> =
             groups.iter().map(|group| group.key.machine.clone()).collect();
         for group in &mut groups {
@@ -107,13 +110,15 @@ impl<'a> Group<'a> {
     }
 
     /// Makes a group of cells that are sorted newest run first (query.rs).
-    fn new(key: Key, cells: &[(&'a Run, &'a Cell)]) -> Self {
+    fn new(key: Key, cells: &[(&'a Run, &'a Cell)], looks: &BTreeMap<&str, Look>) -> Self {
         let mut targets: Vec<Target<'a>> = Vec::new();
         for (run, cell) in cells {
             let at = targets.iter().position(|target| target.name == cell.target);
             let at = at.unwrap_or_else(|| {
                 let (cells, failed, partial) = (Vec::new(), Vec::new(), Vec::new());
-                targets.push(Target { name: &cell.target, run, cells, failed, partial });
+                let name = cell.target.as_str();
+                let look = looks.get(name).copied().unwrap_or_else(|| palette::look_of(name));
+                targets.push(Target { name, look, run, cells, failed, partial });
                 targets.len() - 1
             });
             let target = &mut targets[at];

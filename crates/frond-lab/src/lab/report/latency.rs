@@ -41,7 +41,7 @@ pub fn percentiles(group: &Group<'_>, step: &str) -> Option<Figure> {
         row.extend(values.map(|value| value.map_or("–".to_owned(), |value| human(value, "µs"))));
         table.rows.push(row);
         entries.extend(values[2].map(|value| Entry { target: target.name, value }));
-        lines.push(Line::of(target.name, points));
+        lines.push(Line::of(target.name, target.look, points));
     }
     if lines.is_empty() {
         return None;

@@ -2,6 +2,9 @@
 //!
 //! Colours are by family (Frond green, InnoDB blue to violet, RocksDB and MyRocks vermilion). They
 //! are those of Okabe and Ito's palette, darkened so that they can be seen on white and on dark.
+//! Builds of Frond that are named by commit differ more, so that versions can be told apart.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -38,19 +41,40 @@ const TARGETS: &[(&str, Look)] = &[
 ];
 
 /// Colours of Frond builds that are named by commit, and of unknown targets below.
-const BUILDS: &[&str] = &["#5c9442", "#2f9486", "#7f8f2a", "#439a5f"];
+const BUILDS: &[&str] = &["#5c7444", "#3850f8", "#b05044", "#9814f8", "#f81498", "#f82014"];
 const OTHERS: &[&str] = &["#b5656b", "#8b7a5e", "#a06f9f", "#6f8a8f"];
 
-/// The look of a target.
+/// The look of a target that is the only one unknown here.
 pub fn look_of(target: &str) -> Look {
+    look_at(target, 0)
+}
+
+/// The looks of these targets, without repeats and sorted. Unknown ones get different colours while
+/// there are any, and then different symbols.
+pub fn looks<'a>(targets: impl IntoIterator<Item = &'a str>) -> BTreeMap<&'a str, Look> {
+    let (mut builds, mut others) = (0, 0);
+    let look = |target: &'a str| {
+        let taken = if is_frond(target) { &mut builds } else { &mut others };
+        let look = look_at(target, *taken);
+        *taken += usize::from(!is_known(target));
+        (target, look)
+    };
+    targets.into_iter().map(look).collect()
+}
+
+fn is_known(target: &str) -> bool {
+    TARGETS.iter().any(|(name, _)| *name == target)
+}
+
+/// The look of a target that comes after `earlier` unknown ones of its kind.
+fn look_at(target: &str, earlier: usize) -> Look {
     if let Some((_, look)) = TARGETS.iter().find(|(name, _)| *name == target) {
         return *look;
     }
-    let sum = target.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
-    let of = |colors: &'static [&'static str]| colors[sum % colors.len()];
+    let colors = if is_frond(target) { BUILDS } else { OTHERS };
     let symbols = ["circle", "rect", "triangle", "diamond"];
-    let color = if is_frond(target) { of(BUILDS) } else { of(OTHERS) };
-    look(color, symbols[sum / 7 % symbols.len()], "dashed")
+    let symbol = symbols[earlier / colors.len() % symbols.len()];
+    look(colors[earlier % colors.len()], symbol, "dashed")
 }
 
 /// Whether a target is Frond, with any settings and of any build.
@@ -103,7 +127,13 @@ mod tests {
             assert!(sql[..at].iter().all(|(_, other)| other.color != look.color), "{name}");
         }
         assert!(is_frond("frond@1a2b3c4") && !is_frond("frondeur"));
-        assert_eq!(look_of("mysql://x"), look_of("mysql://x"));
+        let builds =
+            ["frond", "frond@1a2b3c4", "frond@3404a9c", "innodb", "mysql://x", "mysql://y"];
+        let looks = looks(builds);
+        let colors: std::collections::BTreeSet<&str> =
+            looks.values().map(|look| look.color).collect();
+        assert_eq!(colors.len(), builds.len(), "{looks:?}");
+        assert_eq!(looks["frond"], look_of("frond"));
         assert!(order("frond@1a2b3c4") < order("innodb") && order("zeta") > order("null"));
     }
 }
