@@ -60,7 +60,7 @@ impl Database {
     }
 
     /// Opens a file whose directory cannot be written: SQLite cannot create the shared memory of
-    /// its log there, and needs none if nobody can write the file.
+    /// its log there, and needs none if the file cannot change.
     fn open_immutable(path: &Path) -> Result<Self> {
         let name = path.to_string_lossy();
         let name = name.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
