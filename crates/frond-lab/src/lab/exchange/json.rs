@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params, params_from_i
 use serde_json::{Map, Value, json};
 
 use crate::lab::machine::class;
-use crate::lab::results::{Database, OWNER, PARTS, State};
+use crate::lab::results::{CellKey, Database, OWNER, PARTS, State, remove_cell};
 use crate::lab::size::{Durability, Face, Size};
 use crate::targets::{Failure, Result};
 
@@ -254,12 +254,7 @@ fn take_run(
         }
     };
     for cell in objects(entry, "cells")? {
-        let text = |name: &str| cell.get(name).and_then(Value::as_str).unwrap_or_default();
-        let sql = "SELECT COUNT(*) FROM cell WHERE run=? AND workload=? AND variant=? AND face=? AND target=? AND repeat=?";
-        let repeat = cell.get("repeat").and_then(Value::as_i64);
-        let key =
-            params![id, text("workload"), text("variant"), text("face"), text("target"), repeat];
-        if transaction.query_row(sql, key, |row| row.get::<_, i64>(0))? > 0 && found.is_some() {
+        if found.is_some() && !make_room(transaction, id, cell)? {
             continue;
         }
         let own = [("id", Sql::Null), ("run", Sql::Integer(id))];
@@ -271,6 +266,29 @@ fn take_run(
         }
     }
     Ok(())
+}
+
+/// Removes the cell from the run here if it has failed, since it may have been run again. Returns
+/// false if it is here and did not fail.
+fn make_room(transaction: &Transaction<'_>, run: i64, cell: &Object) -> rusqlite::Result<bool> {
+    let text = |name: &str| cell.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let repeat = cell.get("repeat").and_then(Value::as_u64);
+    let key = CellKey {
+        workload: text("workload"),
+        variant: text("variant"),
+        face: text("face"),
+        target: text("target"),
+        repeat: repeat.and_then(|repeat| repeat.try_into().ok()).unwrap_or(0),
+    };
+    let sql = "SELECT state FROM cell WHERE run=? AND workload=? AND variant=? AND face=? AND target=? AND repeat=?";
+    let values = params![run, key.workload, key.variant, key.face, key.target, key.repeat];
+    let state: Option<String> = transaction.query_row(sql, values, |row| row.get(0)).optional()?;
+    match state {
+        Some(state) if state != State::Failed.name() => return Ok(false),
+        Some(_) => remove_cell(transaction, run, &key)?,
+        None => {}
+    }
+    Ok(true)
 }
 
 /// Numbers of runs that an import changed.
@@ -306,6 +324,7 @@ pub fn import(database: &mut Database, file: &str, text: &str) -> Result<Taken> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::results::CellResult;
     use crate::lab::results::testing::{a_cell, a_key, a_run};
 
     #[test]
@@ -355,10 +374,13 @@ mod tests {
         let (mut one, mut other) = (open("one"), open("other"));
         let run = one.begin_run(&a_run("u1")).expect("begun");
         one.acquire(run).expect("nobody has it");
-        one.write_cell(run, &a_key("innodb", 1), 0, &a_cell()).expect("written");
+        let failed = CellResult { state: State::Failed, ..a_cell() };
+        one.write_cell(run, &a_key("innodb", 1), 0, &failed).expect("written");
         let early = export(&one, &[run]).expect("exported");
         assert_eq!(import(&mut other, "f", &early).ok(), Some(Taken { new: 1, completed: 0 }));
-        one.write_cell(run, &a_key("frond", 1), 1, &a_cell()).expect("written");
+        for (at, target) in ["innodb", "frond"].into_iter().enumerate() {
+            one.write_cell(run, &a_key(target, 1), at, &a_cell()).expect("written");
+        }
         one.end_run(run, "2026-01-01T00:09:00Z").expect("ended");
         one.release(run).expect("released");
         let late = export(&one, &[run]).expect("exported");

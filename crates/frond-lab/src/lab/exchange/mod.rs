@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. `import` reads what `export --format json` writes, and yields the same run with new row ids.
 //! 2. An import is one transaction: an invalid file changes nothing. A run that already exists and
-//!    has ended is left as it is; of an unfinished one the missing cells are added.
+//!    has ended is left as it is; an unfinished one gets the cells that it lacks or that failed.
 
 mod conditions;
 mod csv;

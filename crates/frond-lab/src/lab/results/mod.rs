@@ -17,4 +17,4 @@ pub use cell::{CellResult, CounterSample, Latencies, State, StepResult, Verifica
 pub use database::Database;
 pub use error::{Reason, ResultsError};
 pub use read::{CellParameter, Measured, RunInfo};
-pub use write::{CellKey, OWNER, PARTS, RunHead};
+pub use write::{CellKey, OWNER, PARTS, RunHead, remove_cell};

@@ -148,7 +148,7 @@ impl Database {
     ) -> Result<()> {
         let written = (|| {
             let transaction = self.connection.transaction()?;
-            remove(&transaction, run, key)?;
+            remove_cell(&transaction, run, key)?;
             insert(&transaction, run, key, position, cell)?;
             transaction.commit()
         })();
@@ -160,7 +160,11 @@ impl Database {
 pub const PARTS: [&str; 7] =
     ["parameter", "setting", "metric", "series", "histogram", "counter", "verification"];
 
-fn remove(transaction: &Transaction<'_>, run: i64, key: &CellKey) -> rusqlite::Result<()> {
+/// Removes a cell with all that belongs to it, if it exists.
+///
+/// # Errors
+/// Errors of SQLite.
+pub fn remove_cell(transaction: &Transaction<'_>, run: i64, key: &CellKey) -> rusqlite::Result<()> {
     let which = "run=?1 AND workload=?2 AND variant=?3 AND face=?4 AND target=?5 AND repeat=?6";
     let values = params![run, key.workload, key.variant, key.face, key.target, key.repeat];
     for table in PARTS {
