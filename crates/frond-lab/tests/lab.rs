@@ -207,7 +207,7 @@ fn embedded_stores_are_run_shown_and_compared() {
     assert!(shown.contains("| rocksdb |") && shown.contains("ops_s"), "{shown}");
     let compared = lab.ok("compare last:rocksdb last:frond");
     assert!(
-        compared.contains("cpu_us_op") && compared.contains("nothing can be said"),
+        compared.contains("cpu_us_op") && compared.contains("there are no verdicts"),
         "{compared}"
     );
     // Runs of different sizes are refused, or marked with --anyway.

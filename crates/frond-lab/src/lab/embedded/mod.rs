@@ -373,6 +373,7 @@ mod tests {
     fn a_cell_has_the_metrics_and_the_verification_of_the_bench() {
         let dir = tempfile::tempdir().expect("a directory");
         let order = order("iibench", "frond", Size::Tiny, &dir.path().join("s"));
+        let order = Order { with_rest: true, ..order };
         let result = run_as(&order, false).expect("it runs");
         assert_eq!((result.state, &result.failure), (State::Done, &None));
         let names: Vec<&str> = result.verified.iter().map(|found| found.name.as_str()).collect();
