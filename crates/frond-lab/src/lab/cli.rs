@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use super::machine::virtual_disk::Kind;
 use super::order::MEMORY_MIN;
 use super::params::{Param, twice};
+use super::report::count;
 use super::results::Database;
 use super::run::{self, Item, Request};
 use super::size::{Durability, Face, Size};
@@ -180,8 +181,7 @@ fn run(cli: &Cli) -> Result<()> {
                 0 => String::new(),
                 runs => format!(", {runs} completed"),
             };
-            let s = if taken.new == 1 { "" } else { "s" };
-            print(&format!("{} new run{s}{completed}\n", taken.new))
+            print(&format!("{}{completed}\n", count(taken.new, "new run")))
         }
         Command::Doctor(args) => super::machine::doctor::run(args),
     }

@@ -5,7 +5,7 @@
 //!    compared only on request, and then each line says so.
 //! 2. A difference that is not significant is never called better or worse, nor one of runs under
 //!    different conditions or of size tiny, which tests the lab itself.
-//! 3. Targets and values that only one side has are named.
+//! 3. Targets that only one side has are named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,15 +56,15 @@ impl Side {
     }
 }
 
-/// Number of repeats of the cell that a value belongs to.
-fn repeats(side: &Side, (workload, variant, face, target, ..): &Key) -> usize {
-    let is_of = |one: &&Measured| {
-        one.workload == *workload
-            && one.variant == *variant
-            && one.face == *face
-            && (target.is_empty() || one.target == *target)
-    };
-    side.values.iter().filter(is_of).map(|one| one.repeat).collect::<BTreeSet<u32>>().len()
+/// The repeats of each cell: by workload, variant, face, and the target unless both sides name one.
+fn repeats(side: &Side, by_target: bool) -> BTreeMap<[&str; 4], BTreeSet<u32>> {
+    let mut all: BTreeMap<[&str; 4], BTreeSet<u32>> = BTreeMap::new();
+    for one in &side.values {
+        let target = if by_target { one.target.as_str() } else { "" };
+        let cell = [&one.workload, &one.variant, &one.face, target];
+        all.entry(cell).or_default().insert(one.repeat);
+    }
+    all
 }
 
 /// Identifies a value on both sides: workload, variant, face, target, step, metric. The target is
@@ -161,6 +161,7 @@ pub fn compare(database: &Database, a: &str, b: &str, anyway: bool) -> Result<St
     }
     let by_target = a.target.is_none() && b.target.is_none();
     let (ones, others) = (keyed(&a, by_target), keyed(&b, by_target));
+    let repeats = [repeats(&a, by_target), repeats(&b, by_target)];
     let is_one_run = a.run.id == b.run.id;
     let warning = match differences.is_empty() {
         true => String::new(),
@@ -200,7 +201,9 @@ pub fn compare(database: &Database, a: &str, b: &str, anyway: bool) -> Result<St
         let found = metric::find(metric)
             .filter(|metric| metric.name != "disk_end_b")
             .and_then(|metric| statistics::compare(other, one, metric, is_one_run));
-        let is_partial = one.len().min(other.len()) < repeats(&a, key).min(repeats(&b, key));
+        let cell = [workload.as_str(), variant, face, target];
+        let of_cell = repeats.iter().filter_map(|all| Some(all.get(&cell)?.len())).min();
+        let is_partial = of_cell.is_some_and(|all| one.len().min(other.len()) < all);
         let verdict = found.filter(|_| is_judged);
         let verdict = verdict.map_or("", |found| said(found.verdict, is_partial));
         let noisy = if x.is_noisy() || y.is_noisy() { " noisy" } else { "" };

@@ -325,7 +325,7 @@ pub fn import(database: &mut Database, file: &str, text: &str) -> Result<Taken> 
 mod tests {
     use super::*;
     use crate::lab::results::CellResult;
-    use crate::lab::results::testing::{a_cell, a_key, a_run};
+    use crate::lab::results::testing::{a_cell, a_database, a_key, a_run};
 
     #[test]
     fn an_exported_run_can_be_imported_once() {
@@ -369,9 +369,7 @@ mod tests {
 
     #[test]
     fn an_unfinished_run_is_completed_by_a_later_export() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let open = |name: &str| Database::open(&dir.path().join(name)).expect("a new file");
-        let (mut one, mut other) = (open("one"), open("other"));
+        let ((_one, mut one), (_other, mut other)) = (a_database(), a_database());
         let run = one.begin_run(&a_run("u1")).expect("begun");
         one.acquire(run).expect("nobody has it");
         let failed = CellResult { state: State::Failed, ..a_cell() };
@@ -389,7 +387,7 @@ mod tests {
         assert_eq!(import(&mut other, "f", &early).ok(), Some(Taken::default()), "it has ended");
         assert_eq!(export(&other, &[1]).ok(), Some(late.clone()));
         // A run that a process here is running is left alone.
-        let mut running = open("running");
+        let (_running, mut running) = a_database();
         let run = running.begin_run(&a_run("u1")).expect("begun");
         running.acquire(run).expect("nobody has it");
         assert_eq!(import(&mut running, "f", &late).ok(), Some(Taken::default()));
@@ -398,9 +396,7 @@ mod tests {
 
     #[test]
     fn values_that_could_not_be_read_back_are_refused() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let open = |name: &str| Database::open(&dir.path().join(name)).expect("a new file");
-        let (mut one, mut other) = (open("one"), open("other"));
+        let ((_one, mut one), (_other, mut other)) = (a_database(), a_database());
         let run = one.begin_run(&a_run("u1")).expect("begun");
         one.write_cell(run, &a_key("innodb", 1), 0, &a_cell()).expect("written");
         let text = export(&one, &[run]).expect("exported");

@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. A folder that is not empty and holds no report is never written to. Of an earlier report only
 //!    its own files are removed.
-//! 2. An earlier report is replaced only once all files of the new one have been written, in a
-//!    folder next to it: an error, such as a full disk, leaves it as it was.
+//! 2. An earlier report is replaced only once all files of the new one have been written, to a
+//!    temporary folder within it: an error, such as a full disk, leaves it as it was.
 //! 3. Values in a template are escaped, except JSON, which figure.rs makes safe.
 
 use std::io::Write as _;

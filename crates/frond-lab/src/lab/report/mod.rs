@@ -56,6 +56,7 @@ use crate::targets::Result;
 use folder::Folder;
 use group::Group;
 use query::Results;
+pub use sentence::count;
 
 /// Options of `lab report`.
 #[derive(Args, Debug)]
