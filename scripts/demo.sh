@@ -4,6 +4,8 @@
 #
 #   scripts/demo.sh [full|tiny]     tiny is for CI: seconds instead of minutes, no race
 #
+# FROND names a built program `frond` to use for a tiny demo; otherwise one is built.
+#
 # 1. Loads the output of `apt-cache dumpavail`, with secondary indexes, repeated under new keys
 #    until that takes some seconds. The loader writes a line to a ledger after each commit has
 #    returned.
@@ -41,8 +43,10 @@ if [[ -f ${CARGO_HOME:-$HOME/.cargo}/env ]]; then
     # shellcheck disable=SC1091
     . "${CARGO_HOME:-$HOME/.cargo}/env"
 fi
-cargo build --profile "$PROFILE" --locked "${crates[@]}"
-FROND=${CARGO_TARGET_DIR:-target}/$PROFILE/frond
+if [[ $SIZE == full || -z ${FROND:-} ]]; then
+    cargo build --profile "$PROFILE" --locked "${crates[@]}"
+    FROND=${CARGO_TARGET_DIR:-target}/$PROFILE/frond
+fi
 
 rm -rf "$DATA"
 mkdir -p "$DATA"

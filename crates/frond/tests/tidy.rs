@@ -5,7 +5,7 @@ mod sources;
 
 use std::collections::BTreeSet;
 
-use sources::{File, code, comments, engine, file, files, root};
+use sources::{File, code, comments, comments_after_hashes, engine, file, files, root};
 
 /// The most lines of a file. A longer one has more than one subject.
 const LINES_MAX: usize = 1000;
@@ -72,7 +72,7 @@ fn sources() -> Vec<File> {
     files("crates", ".rs")
 }
 
-/// The prose of the project: the comments of its sources, and its documents but the changelog.
+/// The prose of the project: the comments of its sources, scripts and settings, and its documents.
 fn prose() -> Vec<File> {
     let mut all = sources();
     for (folder, ending) in [
@@ -86,8 +86,27 @@ fn prose() -> Vec<File> {
     for source in &mut all {
         source.text = comments(&source.text);
     }
-    all.extend(documents().into_iter().filter(|file| file.path != "CHANGELOG.md"));
+    all.extend(scripts());
+    all.extend(documents());
     all.push(file("plugin/mariadb/README.md"));
+    all
+}
+
+/// The comments of scripts and settings, each on its line.
+fn scripts() -> Vec<File> {
+    let mut all = [".ci/run", "Cargo.toml", "Makefile"].map(file).to_vec();
+    for (folder, ending) in [
+        ("crates", ".toml"),
+        ("plugin/mariadb", ".py"),
+        ("plugin/mariadb", ".sh"),
+        ("plugin/mariadb", "CMakeLists.txt"),
+        ("scripts", ".sh"),
+    ] {
+        all.extend(files(folder, ending));
+    }
+    for script in &mut all {
+        script.text = comments_after_hashes(&script.text);
+    }
     all
 }
 
@@ -223,6 +242,9 @@ fn the_list_of_banned_phrases_finds_them_in_prose_only() {
             (10, "him")
         ]
     );
+    let script = "#!/bin/sh\nhe='who' # not found: no line of its own\n  # Nobody reads this.\n";
+    let found = banned(&comments_after_hashes(script));
+    assert_eq!(found.iter().map(|found| found.0).collect::<Vec<_>>(), [3]);
 }
 
 /// Except for tables and addresses, which cannot be wrapped. A heading has a line of its own.

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 /// A source or document.
+#[derive(Clone)]
 pub struct File {
     /// The path from the root of the project.
     pub path: String,
@@ -115,6 +116,15 @@ pub fn code(text: &str) -> String {
 /// The comments alone, each with its slashes and on its line.
 pub fn comments(text: &str) -> String {
     split(text).1
+}
+
+/// The whole-line comments of a script or of a file of settings, without `#`, each on its line.
+pub fn comments_after_hashes(text: &str) -> String {
+    let comment = |line: &str| match line.trim().strip_prefix('#') {
+        Some(comment) if !comment.starts_with('!') => comment.to_owned(),
+        _ => String::new(),
+    };
+    text.lines().map(comment).collect::<Vec<_>>().join("\n")
 }
 
 /// Splits a source of Rust, C or C++ into its code and its comments.

@@ -64,7 +64,7 @@ sql "CREATE DATABASE dumped"
 server shell dumped <"$work/bank.sql"
 is "mariadb-dump --single-transaction with writers" "$(balance dumped)" "$sum	0	$accounts"
 
-# Nobody writes to this database, so the dump can be compared with its source.
+# No client writes to this database, so the dump can be compared with its source.
 mydumper --socket="$socket" --user=root --database=dumped --outputdir="$work/mydumper" --threads=4 --trx-consistency-only >"$work/log" 2>&1
 myloader --socket="$socket" --user=root --database=loaded --directory="$work/mydumper" --threads=4 >>"$work/log" 2>&1
 checksum() { sql "CHECKSUM TABLE account, entry" "$1" | cut -f2 | tr '\n' ' '; }
