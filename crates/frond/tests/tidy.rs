@@ -94,7 +94,7 @@ fn prose() -> Vec<File> {
 
 /// The comments of scripts and settings, each on its line.
 fn scripts() -> Vec<File> {
-    let mut all = [".ci/run", "Cargo.toml", "Makefile"].map(file).to_vec();
+    let mut all = Vec::from([".ci/run", "Cargo.toml", "Makefile"].map(file));
     for (folder, ending) in [
         ("crates", ".toml"),
         ("plugin/mariadb", ".py"),

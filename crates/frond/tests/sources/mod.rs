@@ -5,7 +5,6 @@
 use std::path::{Path, PathBuf};
 
 /// A source or document.
-#[derive(Clone)]
 pub struct File {
     /// The path from the root of the project.
     pub path: String,
