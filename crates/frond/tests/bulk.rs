@@ -464,7 +464,9 @@ fn an_increment_contains_loads_since_its_base() {
 #[test]
 fn the_feed_reports_a_loaded_tree() {
     let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    // Checkpoints are frequent here, and would free the log before it is followed.
+    let options = common::options().keep_log(16 << 20);
+    let db = Db::open(dir.path().join("store"), options).unwrap();
     let mut feed = db.changes(db.snapshot().seqno().next()).unwrap();
     db.create_tree("plain", TreeOptions::default()).unwrap();
     let tree = load(&db, "loaded", scrambled(3000));

@@ -9,11 +9,14 @@ use frond_testkit::{DbEngine, Dice};
 use super::*;
 
 /// A store whose transactions spill after a few rows.
-fn tiny(dir: &Path) -> Db {
+fn tiny_options() -> Options {
     let mut tuning = DbEngine::tiny(Durability::Lazy).tuning;
     tuning.limits.iter_mut().for_each(|limits| limits.own_writes_bytes = 1 << 10);
-    let options = Options::new().cache_size(4 << 20).durability(Durability::Lazy).tuning(tuning);
-    Db::open(dir.join("store"), options).unwrap()
+    Options::new().cache_size(4 << 20).durability(Durability::Lazy).tuning(tuning)
+}
+
+fn tiny(dir: &Path) -> Db {
+    Db::open(dir.join("store"), tiny_options()).unwrap()
 }
 
 /// Checks that nothing that a transaction left in the store's file is still used.
@@ -302,7 +305,9 @@ fn a_backup_waits_for_spilled_in_doubt_rows() {
 #[test]
 fn a_feed_delivers_spilled_prepared_writes() {
     let dir = tempfile::tempdir().unwrap();
-    let db = tiny(dir.path());
+    // Checkpoints are frequent here, and would free the log before it is followed.
+    let options = tiny_options().keep_log(16 << 20);
+    let db = Db::open(dir.path().join("store"), options).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
     let mut feed = db.changes(db.snapshot().seqno().next()).unwrap();
     let txn = begin(&db, Isolation::Snapshot);

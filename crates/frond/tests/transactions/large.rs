@@ -512,7 +512,9 @@ fn a_transaction_of_ten_times_the_memory_commits_or_rolls_back() {
 #[test]
 fn a_feed_delivers_spilled_writes() {
     let dir = tempfile::tempdir().unwrap();
-    let db = small_store(dir.path(), 2 << 10);
+    // Checkpoints are frequent here, and would free the log before it is followed.
+    let options = small_options(2 << 10).keep_log(16 << 20);
+    let db = Db::open(dir.path().join("store"), options).unwrap();
     let trees = ["a", "b"].map(|name| db.create_tree(name, TreeOptions::default()).unwrap());
     let mut feed = db.changes(db.snapshot().seqno().next()).unwrap();
     let dice = &mut Dice::new(3);
