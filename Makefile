@@ -23,10 +23,12 @@ help: ## This list
 demo: ## Load real data, kill the loader, prove that nothing is lost, race RocksDB, SQLite and LMDB (7 min)
 	@scripts/demo.sh $(SIZE)
 
-test: ## All tests; planted bugs, and which test catches each; some thread schedules (minutes)
+test: test-programs schedules ## All tests; planted bugs, and which test catches each; some thread schedules (minutes)
+
+.PHONY: test-programs
+test-programs:
 	$(CARGO) $(WATCHED) test $(TESTED) -- --skip planted
 	$(CARGO) $(WATCHED) test $(TESTED) --lib --test planted -- planted --show-output
-	$(MAKE) schedules
 
 torture: ## The long tests: more of every campaign, schedules, soak, tmpfs, sanitizers (hours)
 	@scripts/torture.sh
