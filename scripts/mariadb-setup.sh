@@ -3,7 +3,7 @@
 # target/mariadb/.
 #
 #   mariadb-setup.sh            the server, and what building and testing the plugin needs
-#   mariadb-setup.sh rivals     also MyRocks and LZ4 for that server: for benches
+#   mariadb-setup.sh rivals     also MyRocks (with jemalloc) and LZ4 for that server: for benches
 #   mariadb-setup.sh tests      also the server's own tests: for make conformance
 #   mariadb-setup.sh clients    also third-party clients: for make test-mariadb-clients
 #
@@ -21,7 +21,10 @@ wanted_server=(mariadb-server mariadb-server-core mariadb-client)
 wanted_tools=(libmariadb-dev libmariadbd-dev libssl-dev dpkg-dev cmake ninja-build g++ binutils perl python3)
 for what in "$@"; do
     case $what in
-    rivals) wanted_server+=(mariadb-plugin-rocksdb mariadb-plugin-provider-lz4) ;;
+    rivals)
+        wanted_server+=(mariadb-plugin-rocksdb mariadb-plugin-provider-lz4)
+        wanted_tools+=(libjemalloc2)
+        ;;
     tests) wanted_server+=(mariadb-test mariadb-test-data) ;;
     clients) wanted_tools+=(mydumper sysbench python3-pymysql libmariadb-java openjdk-17-jdk-headless) ;;
     *)

@@ -222,6 +222,7 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
         if version::split(&order.target).is_none() {
             target.plugins()?; // plugins of other commits are built next
         }
+        target.allocator()?;
         target.options(order.memory()?, order.durability)?;
     }
     Ok(())

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::machine::packages;
 use super::size::Durability;
 use super::sql::process::{PLUGINS, Plugin, built_plugin};
 use super::suggest::unknown;
@@ -40,6 +41,16 @@ struct Packaged {
     package: String,
 }
 
+/// The allocator that the server is started with, instead of the C library's.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Allocator {
+    /// Path of the library; `*` stands for one component.
+    file: String,
+    package: String,
+    why: String,
+}
+
 /// Contents of a target's file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +68,7 @@ struct File {
     /// Further plugins, such as compression providers.
     #[serde(default)]
     providers: Vec<Packaged>,
+    allocator: Option<Allocator>,
     settle: Option<Vec<String>>,
     settle_variables: Option<Vec<(String, String)>>,
     zero_when_settled: Option<Vec<String>>,
@@ -101,6 +113,7 @@ pub struct SqlTarget {
     pub overhead_b: u64,
     plugin: Option<Packaged>,
     providers: Vec<Packaged>,
+    allocator: Option<Allocator>,
     settings: Settings,
     durability: BTreeMap<String, Settings>,
     /// Plugin of another commit, to load instead of the installed one.
@@ -184,6 +197,7 @@ impl SqlTarget {
             ),
             plugin: file.plugin.or_else(|| base.as_ref().and_then(|base| base.plugin.clone())),
             providers,
+            allocator: file.allocator.or_else(|| base.as_ref()?.allocator.clone()),
             settings,
             durability,
             plugin_path: None,
@@ -212,6 +226,22 @@ impl SqlTarget {
             found.push(Plugin { file: file.clone(), path });
         }
         Ok(found)
+    }
+
+    /// The library that replaces the C library's allocator in the server, and why.
+    ///
+    /// # Errors
+    /// It is not installed; the message names its package.
+    pub fn allocator(&self) -> Result<Option<(PathBuf, String)>> {
+        let Some(Allocator { file, package, why }) = &self.allocator else { return Ok(None) };
+        match packages::find(file) {
+            Some(path) => Ok(Some((path, why.clone()))),
+            None => Err(Failure(format!(
+                "target {}: there is no {file}: `{}`",
+                self.name,
+                packages::apt_get(&[package])
+            ))),
+        }
     }
 
     /// Whether the engine is Frond, the only one with versions by commit.

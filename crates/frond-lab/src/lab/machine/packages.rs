@@ -1,6 +1,6 @@
 //! Debian packages that experiments need, and whether they are installed.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// A Debian package.
@@ -31,6 +31,11 @@ pub const PACKAGES: &[Package] = &[
         name: "mariadb-plugin-provider-lz4",
         file: "/usr/lib/mysql/plugin/provider_lz4.so",
         without: "the target innodb-lz4 is left out",
+    },
+    Package {
+        name: "libjemalloc2",
+        file: "/usr/lib/*/libjemalloc.so.2",
+        without: "the target myrocks is left out",
     },
     Package {
         name: "sysbench",
@@ -92,7 +97,7 @@ impl Package {
 
     /// The installed version, as far as it is known; `None` if the package is not installed.
     pub fn version(&self) -> Option<String> {
-        exists(self.file).then(|| {
+        find(self.file).map(|_| {
             let format = "--showformat=${Version}";
             let output = Command::new("dpkg-query").args(["--show", format, self.name]).output();
             let version = output.ok().filter(|output| output.status.success());
@@ -102,12 +107,14 @@ impl Package {
     }
 }
 
-/// Whether a file exists; `*` stands for one component of the path.
-fn exists(pattern: &str) -> bool {
+/// Finds a file; `*` stands for one component of the path.
+pub fn find(pattern: &str) -> Option<PathBuf> {
     match pattern.split_once("/*/") {
-        None => Path::new(pattern).exists(),
-        Some((dir, rest)) => std::fs::read_dir(dir)
-            .is_ok_and(|entries| entries.flatten().any(|entry| entry.path().join(rest).exists())),
+        None => Some(PathBuf::from(pattern)).filter(|file| file.exists()),
+        Some((dir, rest)) => {
+            let mut files = std::fs::read_dir(dir).ok()?.flatten().map(|dir| dir.path().join(rest));
+            files.find(|file| file.exists())
+        }
     }
 }
 
@@ -126,7 +133,7 @@ mod tests {
         assert_eq!(of("/proc/*/no-such-file").version(), None);
         assert_eq!(of("/no-such-file").version(), None);
         assert_eq!(of("/proc/self/stat").version(), Some("of unknown version".to_owned()));
-        assert!(exists("/proc/*/stat"));
+        assert!(find("/proc/*/stat").is_some_and(|file| file.ends_with("stat")));
         assert!(Package::named("fio").is_some() && Package::named("nonsense").is_none());
         assert_eq!(apt_get(&["fio", "sysbench"]), "apt-get install fio sysbench");
     }

@@ -40,6 +40,9 @@ const COMMANDS: [(&str, &str); 3] =
 /// Directory where packages install plugins.
 pub const PLUGINS: &str = "/usr/lib/mysql/plugin";
 
+/// Environment variable with the libraries that a program loads first.
+pub const PRELOAD: &str = "LD_PRELOAD";
+
 /// A plugin to load.
 pub struct Plugin {
     /// File name by which the plugin is loaded.
@@ -117,11 +120,12 @@ pub struct Server {
 
 impl Server {
     /// Creates a data directory below `dir`, and starts a server on it with these options and
-    /// plugins.
+    /// plugins, and with this library as its allocator.
     pub fn start(
         dir: &Path,
         options: &[(impl AsRef<str>, String)],
         plugins: &[Plugin],
+        allocator: Option<&Path>,
     ) -> Result<Self> {
         let dir = dir.canonicalize()?;
         let data = dir.join("data");
@@ -162,6 +166,10 @@ impl Server {
             load.push(format!("--plugin-dir={}", run_dir.display()));
         }
         let mut words: Vec<OsString> = ["--pdeathsig", "KILL", "--"].map(OsString::from).into();
+        if let Some(library) = allocator {
+            let preload = OsString::from(format!("{PRELOAD}={}", library.display()));
+            words.extend([OsString::from("env"), preload]);
+        }
         words.push(find(SERVER).unwrap_or_else(|| SERVER.into()).into());
         words.extend(
             [

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::guard::Guard;
-use super::process::{PLUGINS, Plugin, Server, log_tail};
+use super::process::{PLUGINS, PRELOAD, Plugin, Server, log_tail};
 use super::session::{Session, SqlResult};
 use crate::lab::machine::class::Confined;
 use crate::lab::machine::virtual_disk::Kind;
@@ -93,12 +93,17 @@ impl Running {
                 let path = Path::new(PLUGINS).join(BLACKHOLE);
                 plugins.push(Plugin { file: BLACKHOLE.to_owned(), path });
             }
-            let started = Server::start(dir, &options, &plugins);
+            let allocator = target.allocator()?;
+            let library = allocator.as_ref().map(|(library, _)| library.as_path());
+            let started = Server::start(dir, &options, &plugins, library);
             let server = started.map_err(|failure| {
                 Failure(format!("{failure}\nlast lines of its log:\n{}", log_tail(&log, 15)))
             })?;
             confined = class.confine(server.pid(), dir, disk, None)?;
             own = Some(server);
+            let shown =
+                allocator.map(|(file, why)| (PRELOAD.to_owned(), file.display().to_string(), why));
+            settings.extend(shown);
         }
         let (place, class) = (place.clone(), class.clone());
         let mut running = Self { own, place, log, class, disk, confined, guard: None, settings };
