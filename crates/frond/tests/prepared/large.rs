@@ -8,7 +8,7 @@ use frond_testkit::{DbEngine, Dice};
 
 use super::*;
 
-/// A store whose transactions spill after a few rows.
+/// Options of a store whose transactions spill after a few rows.
 fn tiny_options() -> Options {
     let mut tuning = DbEngine::tiny(Durability::Lazy).tuning;
     tuning.limits.iter_mut().for_each(|limits| limits.own_writes_bytes = 1 << 10);
