@@ -104,6 +104,8 @@ static void *writes(void *argument)
         frond_change changes[3];
         size_t count = 1;
         MUST(frond_txn_begin(db, NULL, &txn, &error));
+        /* Under valgrind, the build can hold the tree for longer than the default timeout. */
+        MUST(frond_txn_set_lock_timeout(txn, -1, &error));
         MUST(frond_txn_lock_tree(txn, rows, FROND_TREE_INTENT_EXCLUSIVE, FROND_WAIT, &error));
         bool has_indexes = asks(&shared.has_indexes);
         if (has_indexes && indexes[0] == NULL)
