@@ -16,10 +16,13 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// Catches the signals from now on. On the first one, prints `says`.
 pub fn catch(says: &'static str) -> Result {
     set_handler(move || {
-        if REQUESTED.swap(true, Ordering::Relaxed) {
+        // Signals are handled by one thread, one after the other.
+        if is_requested() {
             std::process::exit(INTERRUPTED.into());
         }
         eprintln!("frond: {says}");
+        // Set afterwards: otherwise the command could end before the line is printed.
+        REQUESTED.store(true, Ordering::Relaxed);
     })
 }
 
