@@ -1,7 +1,7 @@
 //! Ctrl-C and SIGTERM: the command ends as soon as it can. A second signal ends it immediately.
 
 use std::{
-    io::{self, BufRead, Read},
+    io::{self, BufRead, Read, Write},
     sync::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError, sync_channel},
@@ -20,7 +20,8 @@ pub fn catch(says: &'static str) -> Result {
         if is_requested() {
             std::process::exit(INTERRUPTED.into());
         }
-        eprintln!("frond: {says}");
+        // Unlike `eprintln`, this does not panic when nothing reads stderr any more.
+        let _ = writeln!(io::stderr(), "frond: {says}");
         // Set afterwards: otherwise the command could end before the line is printed.
         REQUESTED.store(true, Ordering::Relaxed);
     })
