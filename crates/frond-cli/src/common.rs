@@ -8,7 +8,7 @@ use std::{
 
 use frond::{Cursor, Db, KeyRange, Options, SizeClass, Snapshot, Tree};
 
-use crate::fail::{Fail, Result, error, one_line};
+use crate::fail::{Fail, Result, error, to_stderr};
 
 /// The store, and the memory that it may use.
 #[derive(clap::Args)]
@@ -56,7 +56,7 @@ pub fn open(dir: &Path, options: Options) -> Result<Db> {
         other => other.into(),
     })?;
     for warning in db.warnings() {
-        eprintln!("frond: warning: {}", one_line(warning));
+        to_stderr(&format!("warning: {warning}"));
     }
     Ok(db)
 }

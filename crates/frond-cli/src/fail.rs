@@ -7,7 +7,11 @@
 //! | 2 | error: wrong arguments, or the command failed |
 //! | 130 | interrupted by Ctrl-C or SIGTERM |
 
-use std::{fmt, io, process::ExitCode};
+use std::{
+    fmt,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 /// Exit code of a command that a signal has ended.
 pub const INTERRUPTED: u8 = 130;
@@ -34,19 +38,24 @@ impl Fail {
         match self {
             Fail::ReaderGone => ExitCode::SUCCESS,
             Fail::Negative(why) => {
-                eprintln!("frond: {}", one_line(why));
+                to_stderr(why);
                 ExitCode::from(1)
             }
             Fail::Error(why) => {
-                eprintln!("frond: {}", one_line(why));
+                to_stderr(why);
                 ExitCode::from(2)
             }
             Fail::Interrupted(why) => {
-                eprintln!("frond: {}", one_line(why));
+                to_stderr(why);
                 ExitCode::from(INTERRUPTED)
             }
         }
     }
+}
+
+/// Prints one line to standard error. Unlike `eprintln`, it does not panic if nothing reads it.
+pub fn to_stderr(message: &str) {
+    let _ = writeln!(io::stderr(), "frond: {}", one_line(message));
 }
 
 /// An error with this message.
@@ -55,7 +64,7 @@ pub fn error<T>(why: impl fmt::Display) -> Result<T> {
 }
 
 /// Joins the lines of a text.
-pub fn one_line(text: &str) -> String {
+fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

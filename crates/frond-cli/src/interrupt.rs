@@ -1,7 +1,7 @@
 //! Ctrl-C and SIGTERM: the command ends as soon as it can. A second signal ends it immediately.
 
 use std::{
-    io::{self, BufRead, Read, Write},
+    io::{self, BufRead, Read},
     sync::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError, sync_channel},
@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::fail::{Fail, INTERRUPTED, Result};
+use crate::fail::{Fail, INTERRUPTED, Result, to_stderr};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
@@ -20,8 +20,7 @@ pub fn catch(says: &'static str) -> Result {
         if is_requested() {
             std::process::exit(INTERRUPTED.into());
         }
-        // Unlike `eprintln`, this does not panic when nothing reads stderr any more.
-        let _ = writeln!(io::stderr(), "frond: {says}");
+        to_stderr(says);
         // Set afterwards: otherwise the command could end before the line is printed.
         REQUESTED.store(true, Ordering::Relaxed);
     })
@@ -30,7 +29,7 @@ pub fn catch(says: &'static str) -> Result {
 /// Prints `says` on a signal, and ends the command, which must not have anything to finish.
 pub fn end_saying(says: &'static str) -> Result {
     set_handler(move || {
-        eprintln!("frond: {says}");
+        to_stderr(says);
         std::process::exit(INTERRUPTED.into());
     })
 }

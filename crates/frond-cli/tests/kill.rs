@@ -122,6 +122,32 @@ fn an_interrupted_load_commits_its_batch_and_says_how_to_continue() {
     }
 }
 
+/// A terminal that has closed does not keep a load from committing its batch.
+#[test]
+fn an_interrupted_load_ends_although_nothing_reads_its_messages() {
+    let place = Place::new();
+    let ledger = place.write("ledger", "");
+    let mut loader = Command::new(assert_cmd::cargo::cargo_bin("frond"))
+        .args(["load", &place.store(), "t", "--format", "csv", "--key", "id:int"])
+        .args(["--batch", "2", "--ack", &ledger])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    drop(loader.stderr.take());
+    let mut input = loader.stdin.take().expect("a pipe");
+    input.write_all(b"id\n1\n2\n3\n").expect("it reads");
+    while std::fs::read_to_string(&ledger).expect("readable").lines().count() < 1 {
+        std::thread::yield_now();
+    }
+    let pid = loader.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("it runs").success());
+    assert_eq!(loader.wait().expect("a child").code(), Some(130));
+    drop(input);
+    assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "3\n");
+}
+
 /// A load that waits for its first rows has nothing to commit; `--bulk` and `--dump` load all or
 /// nothing.
 #[test]

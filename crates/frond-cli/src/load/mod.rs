@@ -38,7 +38,7 @@ use crate::{
         StoreArgs, count_of, grouped, open_or_create, parse_class, parse_count, say, size,
         store_bytes,
     },
-    fail::{Fail, Result, error},
+    fail::{Fail, Result, error, to_stderr},
     interrupt,
     parse::Format,
     rows::KeyColumn,
@@ -183,7 +183,7 @@ pub fn run(args: Args) -> Result {
     let db = open_or_create(&args.store.dir, options)?;
     let outcome = load(&args, &db, &mut input);
     for range in &db.stats().damaged {
-        eprintln!("frond: warning: degraded: {}", crate::stats::line(range));
+        to_stderr(&format!("warning: degraded: {}", crate::stats::line(range)));
     }
     // What was acknowledged is in the log either way; closing makes the next open fast.
     let closed = db.close();
@@ -208,7 +208,7 @@ fn load(args: &Args, db: &Db, input: &mut Input) -> Result<String> {
     if loaded.is_err()
         && let Err(why) = target.discard(db)
     {
-        eprintln!("frond: the empty tree \"{}\" could not be dropped: {why}", args.tree());
+        to_stderr(&format!("the empty tree \"{}\" could not be dropped: {why}", args.tree()));
     }
     Ok(summary(args, input, indexes, loaded?, started.elapsed()))
 }

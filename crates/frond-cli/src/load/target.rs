@@ -7,7 +7,7 @@
 use frond::{Batch, Db, SizeClass, Tree, TreeOptions};
 
 use crate::{
-    fail::{Fail, Result, error},
+    fail::{Fail, Result, error, to_stderr},
     rows::{ColumnKind, Header, IndexHeader, KeyColumn, VERSION, index_name, list, no_column},
 };
 
@@ -210,10 +210,10 @@ pub fn note_integers(args: &Args, input: &Input) {
     for column in args.key.iter().chain(&args.index) {
         if column.kind == ColumnKind::Text && input.holds_integers(&column.name) {
             let name = &column.name;
-            eprintln!(
-                "frond: note: column \"{name}\" contains integers but sorts as text, so 10 comes before \
-                 9; use {name}:int to sort it as numbers"
-            );
+            to_stderr(&format!(
+                "note: column \"{name}\" contains integers but sorts as text, so 10 comes before 9; \
+                 use {name}:int to sort it as numbers"
+            ));
         }
     }
 }

@@ -172,6 +172,9 @@ impl Group {
                 Err(refusal) => group.missing.push(refusal),
             }
         }
+        if limits.io.is_none() {
+            group.start_counting_io();
+        }
         group.limit(limits)?;
         Ok(group)
     }
@@ -202,6 +205,24 @@ impl Group {
             }
         }
         Err(refusal)
+    }
+
+    /// On version 1, Linux counts the I/O of a disk only after a limit of some group has been set on
+    /// it (since 6.10). Setting "no limit" is enough. Where that is refused, I/O is not counted.
+    fn start_counting_io(&mut self) {
+        let io = Controller::Io;
+        let Some(device) = self.device else { return };
+        let Some(member) = self.members.iter_mut().find(|member| member.controllers.contains(&io))
+        else {
+            return;
+        };
+        if member.version == Version::V1
+            && let Err(refusal) =
+                limit_io_of(&member.dir, Version::V1, device, &IoLimits::default())
+        {
+            member.controllers.retain(|controller| *controller != io);
+            self.missing.push(refusal);
+        }
     }
 
     fn limit(&self, limits: &Limits) -> Result<(), Refusal> {
