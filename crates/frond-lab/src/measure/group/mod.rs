@@ -207,8 +207,9 @@ impl Group {
         Err(refusal)
     }
 
-    /// On version 1, Linux counts the I/O of a disk only after a limit of some group has been set on
-    /// it (since 6.10). Setting "no limit" is enough. Where that is refused, I/O is not counted.
+    /// Makes Linux count the group's I/O. On version 1, it counts that of a disk only after some
+    /// group's limit has been set for it (since 6.10); "no limit" is enough. Where that is refused,
+    /// I/O is not counted.
     fn start_counting_io(&mut self) {
         let io = Controller::Io;
         let Some(device) = self.device else { return };
