@@ -12,6 +12,8 @@ use syn::{
 /// The C function, with the Rust function inside it.
 pub fn expand(function: ItemFn) -> Result<TokenStream> {
     let ItemFn { attrs, mut sig, block, .. } = function;
+    // A call without a body releases its argument.
+    let unused = block.stmts.is_empty().then(|| quote!(#[allow(unused_variables)]));
     let mut parameters = Parameters::default();
     for argument in &mut sig.inputs {
         parameters.add(argument)?;
@@ -44,7 +46,7 @@ pub fn expand(function: ItemFn) -> Result<TokenStream> {
         #(#attrs)*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn #name(#(#declared),*) #output {
-            #sig #block
+            #unused #sig #block
             // SAFETY: as the head of `bytes.rs` says.
             unsafe { #run }
         }
@@ -136,9 +138,10 @@ impl Parameters {
 /// The type of a parameter in C, and the function of `bytes.rs` that makes the Rust argument.
 fn in_c(of: &Type) -> (TokenStream, &'static str) {
     let Type::Reference(TypeReference { elem, mutability, .. }) = of else {
-        return match (named(of, "New"), named(of, "Owned")) {
-            (Some(handle), _) => (quote!(*mut *mut #handle), "place"),
-            (_, Some(handle)) => (quote!(*mut #handle), "owned"),
+        return match (named(of, "New"), named(of, "Owned"), named(of, "Box")) {
+            (Some(handle), ..) => (quote!(*mut *mut #handle), "place"),
+            (_, Some(handle), _) => (quote!(*mut #handle), "owned"),
+            (_, _, Some(handle)) => (quote!(*mut #handle), "boxed"),
             // A number, a callback, or a pointer that the function converts itself.
             _ => (quote!(#of), "as_it_is"),
         };

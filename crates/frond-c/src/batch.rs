@@ -18,9 +18,7 @@ fn frond_batch_new(batch: New<frond_batch>) -> Done {
 
 /// Releases a batch. Null is allowed.
 #[api]
-fn frond_batch_free(batch: Option<Owned<frond_batch>>) {
-    drop(batch.map(Owned::take));
-}
+fn frond_batch_free(batch: Option<Box<frond_batch>>) {}
 
 /// Adds a put to a batch: sets a value, whether the key exists or not.
 #[api]
@@ -167,9 +165,7 @@ fn frond_load_on_duplicate(
 
 /// Releases a load and abandons it: nothing of it is left behind. Null is allowed.
 #[api]
-fn frond_load_free(load: Option<Owned<frond_load>>) {
-    drop(load.map(Owned::take));
-}
+fn frond_load_free(load: Option<Box<frond_load>>) {}
 
 /// Creates or fills the trees of `count` loads in one commit, which is synced when this returns:
 /// all of them or, after an error, none. `trees`, which may be null, receives `count` handles of

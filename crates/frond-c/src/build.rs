@@ -189,9 +189,7 @@ fn frond_index_build_publish(
 
 /// Releases a build and abandons it: nothing of it is left behind. Null is allowed.
 #[api]
-fn frond_index_build_free(build: Option<Owned<frond_index_build>>) {
-    drop(build.map(Owned::take));
-}
+fn frond_index_build_free(build: Option<Box<frond_index_build>>) {}
 
 /// Makes a build cancellable: after this call, an interrupt ends its calls with FRD-1106. If it
 /// ends a call that adds entries to the base or completes the base, the build has failed; other

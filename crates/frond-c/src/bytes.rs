@@ -126,7 +126,7 @@ pub(crate) struct Owned<'a, T>(NonNull<T>, PhantomData<&'a T>);
 
 impl<T> Owned<'_, T> {
     pub(crate) fn take(self) -> T {
-        // SAFETY: promised above; made by `handle`, and reclaimed once.
+        // SAFETY: as in `boxed`.
         *unsafe { Box::from_raw(self.0.as_ptr()) }
     }
 }
@@ -143,7 +143,7 @@ impl<T> Deref for Owned<'_, T> {
 /// A range of keys.
 pub(crate) type Keys<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// Makes a handle, which [`Owned::take`] reclaims.
+/// Makes a handle, which [`Owned::take`] or [`boxed`] reclaims.
 pub(crate) fn handle<T>(new: T) -> *mut T {
     Box::into_raw(Box::new(new))
 }
@@ -195,6 +195,11 @@ pub(crate) unsafe fn place<'a, T>(out: *mut *mut T, what: &str) -> Done<New<'a, 
 
 pub(crate) unsafe fn owned<'a, T>(handle: *mut T, what: &str) -> Done<Owned<'a, T>> {
     Ok(Owned(not_null(handle, what)?, PhantomData))
+}
+
+pub(crate) unsafe fn boxed<T>(handle: *mut T, what: &str) -> Done<Box<T>> {
+    // SAFETY: promised above; made by `handle`, and reclaimed once.
+    Ok(unsafe { Box::from_raw(not_null(handle, what)?.as_ptr()) })
 }
 
 /// The first element of a list; a null pointer is allowed if the list is empty.

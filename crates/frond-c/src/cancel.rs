@@ -64,9 +64,7 @@ fn frond_progress_now(progress: &frond_progress, counts: &mut frond_progress_cou
 
 /// Releases a progress object. Null is allowed.
 #[api]
-fn frond_progress_free(progress: Option<Owned<frond_progress>>) {
-    drop(progress.map(Owned::take));
-}
+fn frond_progress_free(progress: Option<Box<frond_progress>>) {}
 
 /// Creates an interrupter that belongs to no transaction, for the operations that it is to cancel:
 /// cursors, loads, index builds, checks. These also accept the interrupter of a transaction.

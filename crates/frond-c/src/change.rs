@@ -71,9 +71,7 @@ fn frond_change_set_interrupter(change: &mut frond_tree_change, interrupter: &fr
 
 /// Releases a change, whether it was committed or not. Null is allowed.
 #[api]
-fn frond_change_free(change: Option<Owned<frond_tree_change>>) {
-    drop(change.map(Owned::take));
-}
+fn frond_change_free(change: Option<Box<frond_tree_change>>) {}
 
 fn which(number: u32, name: Option<&str>) -> Done<WhichTree> {
     match (number, name) {

@@ -16,6 +16,7 @@
 //! | `x: Keys` | `from, from_length, to, to_length` | null with length 0: no bound |
 //! | `x: New<T>` | `T **x` | receives a new handle; null after an error |
 //! | `x: Owned<T>` | `T *x` | a handle that the call may release |
+//! | `x: Option<Box<T>>` | `T *x` | likewise, for a call that only releases it |
 //! | `x: Option<…>` | as without `Option` | may be null |
 //! | any other type | the type itself | numbers, callbacks |
 //! | returns `Done`, or nothing | `frond_error *error`, returns `int32_t` | |

@@ -89,9 +89,7 @@ fn frond_prepared_rollback(prepared: Owned<frond_prepared>) -> Done {
 /// Detaches a prepared transaction, and releases the handle: any session can then decide it by its
 /// name. Null is allowed.
 #[api]
-fn frond_prepared_detach(prepared: Option<Owned<frond_prepared>>) {
-    drop(prepared.map(Owned::take));
-}
+fn frond_prepared_detach(prepared: Option<Box<frond_prepared>>) {}
 
 /// Callback that receives a prepared transaction: its name, the number of rows that it writes, and
 /// whether it is detached.

@@ -93,9 +93,7 @@ fn frond_projection_new(
 
 /// Releases a projection; cursors that use it are not affected. Null is allowed.
 #[api]
-fn frond_projection_free(projection: Option<Owned<frond_projection>>) {
-    drop(projection.map(Owned::take));
-}
+fn frond_projection_free(projection: Option<Box<frond_projection>>) {}
 
 /// Reads parts of a value, concatenated, into `value`. Other parts are not read from blocks.
 /// FROND_NOT_FOUND if there is no such key; FRD-1001 if the value does not fit the layout of its

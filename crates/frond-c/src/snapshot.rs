@@ -85,9 +85,7 @@ fn frond_snapshot_get_at(
 
 /// Releases a snapshot. Null is allowed.
 #[api]
-fn frond_snapshot_free(snapshot: Option<Owned<frond_snapshot>>) {
-    drop(snapshot.map(Owned::take));
-}
+fn frond_snapshot_free(snapshot: Option<Box<frond_snapshot>>) {}
 
 /// Returns the last commit that a snapshot shows; 0 if `snapshot` is null.
 #[api]

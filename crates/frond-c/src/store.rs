@@ -220,9 +220,7 @@ fn frond_tree_open(db: &frond_db, name: &str, tree: New<frond_tree>) -> Done {
 
 /// Releases the handle of a tree. Null is allowed.
 #[api]
-fn frond_tree_free(tree: Option<Owned<frond_tree>>) {
-    drop(tree.map(Owned::take));
-}
+fn frond_tree_free(tree: Option<Box<frond_tree>>) {}
 
 /// Drops a tree with all its rows. Waits for transactions that have locked rows of the tree.
 #[api]

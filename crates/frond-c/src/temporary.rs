@@ -35,9 +35,7 @@ fn frond_temporary_create(
 /// Releases a temporary tree. Its rows are removed with it, or with the last of its cursors. Null
 /// is allowed.
 #[api]
-fn frond_temporary_free(tree: Option<Owned<frond_temporary>>) {
-    drop(tree.map(Owned::take));
-}
+fn frond_temporary_free(tree: Option<Box<frond_temporary>>) {}
 
 /// Sets a value as part of a transaction: rolling back the transaction, its statement, or to a
 /// savepoint undoes it.

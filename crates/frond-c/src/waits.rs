@@ -42,9 +42,7 @@ fn frond_txn_set_interrupter(txn: &frond_txn, interrupter: &frond_interrupter) -
 
 /// Releases an interrupter. Null is allowed.
 #[api]
-fn frond_interrupter_free(interrupter: Option<Owned<frond_interrupter>>) {
-    drop(interrupter.map(Owned::take));
-}
+fn frond_interrupter_free(interrupter: Option<Box<frond_interrupter>>) {}
 
 /// Clears the interrupt of a transaction, so that its calls work again.
 #[api]

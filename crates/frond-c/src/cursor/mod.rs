@@ -361,6 +361,4 @@ impl frond_cursor {
 
 /// Releases a cursor. Null is allowed.
 #[api]
-fn frond_cursor_free(cursor: Option<Owned<frond_cursor>>) {
-    drop(cursor.map(Owned::take));
-}
+fn frond_cursor_free(cursor: Option<Box<frond_cursor>>) {}
