@@ -6,7 +6,7 @@ mod common;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use common::Place;
@@ -80,27 +80,40 @@ fn rows_handed_to_the_kernel_survive_a_kill_early_and_late() {
     }
 }
 
+/// Starts a load from standard input, in batches of two rows.
+fn load_from_pipe(place: &Place, ledger: &str) -> Child {
+    Command::new(assert_cmd::cargo::cargo_bin("frond"))
+        .args(["load", &place.store(), "t", "--format", "csv", "--key", "id:int"])
+        .args(["--batch", "2", "--ack", ledger])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts")
+}
+
+fn wait_for_batches(ledger: &str, batches: usize) {
+    while std::fs::read_to_string(ledger).expect("readable").lines().count() < batches {
+        std::thread::yield_now();
+    }
+}
+
+fn send(signal: &str, to: &Child) {
+    let pid = to.id().to_string();
+    assert!(Command::new("kill").args([signal, &pid]).status().expect("it runs").success());
+}
+
 /// An interrupted load does not wait for more input; the rows that it has are committed.
 #[test]
 fn an_interrupted_load_commits_its_batch_and_says_how_to_continue() {
     for signal in ["-INT", "-TERM"] {
         let place = Place::new();
         let ledger = place.write("ledger", "");
-        let mut loader = Command::new(assert_cmd::cargo::cargo_bin("frond"))
-            .args(["load", &place.store(), "t", "--format", "csv", "--key", "id:int"])
-            .args(["--batch", "2", "--ack", &ledger])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
+        let mut loader = load_from_pipe(&place, &ledger);
         let mut input = loader.stdin.take().expect("a pipe");
         input.write_all(b"id\n1\n2\n3\n4\n5\n").expect("it reads");
-        while std::fs::read_to_string(&ledger).expect("readable").lines().count() < 2 {
-            std::thread::yield_now();
-        }
-        let pid = loader.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().expect("it runs").success());
+        wait_for_batches(&ledger, 2);
+        send(signal, &loader);
         let mut errors = BufReader::new(loader.stderr.take().expect("a pipe"));
         let mut line = String::new();
         errors.read_line(&mut line).expect("text");
@@ -127,22 +140,12 @@ fn an_interrupted_load_commits_its_batch_and_says_how_to_continue() {
 fn an_interrupted_load_ends_although_nothing_reads_its_messages() {
     let place = Place::new();
     let ledger = place.write("ledger", "");
-    let mut loader = Command::new(assert_cmd::cargo::cargo_bin("frond"))
-        .args(["load", &place.store(), "t", "--format", "csv", "--key", "id:int"])
-        .args(["--batch", "2", "--ack", &ledger])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
+    let mut loader = load_from_pipe(&place, &ledger);
     drop(loader.stderr.take());
     let mut input = loader.stdin.take().expect("a pipe");
     input.write_all(b"id\n1\n2\n3\n").expect("it reads");
-    while std::fs::read_to_string(&ledger).expect("readable").lines().count() < 1 {
-        std::thread::yield_now();
-    }
-    let pid = loader.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("it runs").success());
+    wait_for_batches(&ledger, 1);
+    send("-INT", &loader);
     assert_eq!(loader.wait().expect("a child").code(), Some(130));
     drop(input);
     assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "3\n");
@@ -174,8 +177,7 @@ fn an_interrupted_load_says_what_was_loaded() {
         input.write_all(text.as_bytes()).expect("it reads");
         // A signal that comes before it is caught ends the command without a word.
         std::thread::sleep(std::time::Duration::from_millis(500));
-        let pid = loader.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().expect("it runs").success());
+        send("-INT", &loader);
         let ended = loader.wait_with_output().expect("a child");
         let says = String::from_utf8_lossy(&ended.stderr);
         assert!(says.ends_with(&format!("\nfrond: {what}\n")), "{words:?}: {says}");
@@ -200,8 +202,7 @@ fn an_interrupted_load_does_not_wait_for_a_writer() {
     };
     let loader = load(&fifo);
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let pid = loader.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("it runs").success());
+    send("-INT", &loader);
     let ended = loader.wait_with_output().expect("a child");
     let says = String::from_utf8_lossy(&ended.stderr);
     assert!(says.ends_with("\nfrond: interrupted; nothing was loaded\n"), "{says}");

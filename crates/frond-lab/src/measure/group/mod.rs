@@ -212,16 +212,11 @@ impl Group {
     /// I/O is not counted.
     fn start_counting_io(&mut self) {
         let io = Controller::Io;
-        let Some(device) = self.device else { return };
-        let Some(member) = self.members.iter_mut().find(|member| member.controllers.contains(&io))
-        else {
-            return;
-        };
-        if member.version == Version::V1
-            && let Err(refusal) =
-                limit_io_of(&member.dir, Version::V1, device, &IoLimits::default())
-        {
-            member.controllers.retain(|controller| *controller != io);
+        let is_first = self.member(io).is_some_and(|member| member.version == Version::V1);
+        if is_first && let Err(refusal) = self.limit_io(&IoLimits::default()) {
+            for member in &mut self.members {
+                member.controllers.retain(|controller| *controller != io);
+            }
             self.missing.push(refusal);
         }
     }
