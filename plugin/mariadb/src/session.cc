@@ -230,13 +230,13 @@ int Session::rollback()
 }
 
 /*
-  Forgets the transaction. If the end of a prepared transaction has failed, it stays prepared; the
-  handle is released in any case.
+  Forgets the transaction. If the end of a prepared transaction has failed, it stays prepared, and
+  its handle was released, except when the call was not allowed at all.
 */
 int Session::end_transaction(int code)
 {
     int error = code == FROND_OK ? 0 : failed(thd_, code, error_);
-    if (code == FROND_OK)
+    if (code != INVALID_ARGUMENT)
         prepared_ = nullptr;
     ended();
     return error;

@@ -72,14 +72,15 @@ int decide(XID *xid, bool commit)
     int code = frond_prepared_attach(store(), name.bytes, name.length, &prepared, &error);
     if (code == NO_SUCH_XID)
         return XAER_NOTA;
-    if (code != FROND_OK)
-        return XAER_RMERR;
-    code = commit ? frond_prepared_commit(prepared, FROND_AS_STORE, &error) : frond_prepared_rollback(prepared, &error);
+    if (code == FROND_OK)
+        /* Releases the handle even if it fails; then the transaction stays prepared. */
+        code = commit ? frond_prepared_commit(prepared, FROND_AS_STORE, &error) : frond_prepared_rollback(prepared, &error);
     if (code == FROND_OK)
         return XA_OK;
     sql_print_error("Frond: a prepared transaction could not be %s: %s", commit ? "committed" : "rolled back",
                     error.message);
-    frond_prepared_detach(prepared);
+    /* The server ignores what is returned here, but not an error of the statement. */
+    my_printf_error(ER_XAER_RMERR, "XAER_RMERR: %s", MYF(0), error.message);
     return XAER_RMERR;
 }
 
