@@ -331,6 +331,7 @@ impl<'t> Bench<'t> {
         for name in ["client_cpu_us_op", "cpu_user_us_op", "cpu_sys_us_op"] {
             made.metrics.remove(name);
         }
+        measured::remove_unknown(step, &mut made);
         if self.keeps_rows() {
             let disk = measure::allocated_bytes(&self.dir);
             made.metrics.insert("disk_load_b".to_owned(), disk as f64);

@@ -440,6 +440,7 @@ impl Bench {
             made.metrics.insert("unserved".to_owned(), unserved);
             made.metrics.insert("wanted_s".to_owned(), step.rate.unwrap_or(0.0));
         }
+        measured::remove_unknown(step, &mut made);
         Ok(made)
     }
 

@@ -10,6 +10,20 @@ use crate::lab::results::{CounterSample, Latencies, StepResult};
 use crate::measure::{Mark, Space, Taken, Usage, evenness, exit_velocity, rates};
 use crate::targets::{Failure, Result};
 
+/// Metrics of what all clients of a step use, divided by its operations.
+const OF_ALL_CLIENTS: [&str; 11] = [
+    "cpu_us_op",
+    "cpu_user_us_op",
+    "cpu_sys_us_op",
+    "cpu_fg_us_op",
+    "cpu_bg_us_op",
+    "client_cpu_us_op",
+    "ctx_op",
+    "faults_steady_op",
+    "rd_b_op",
+    "rd_io_op",
+    "device_rd_b_op",
+];
 /// Number of final rows over which the exit velocity is taken.
 const EXIT_ROWS: u64 = 1_000_000;
 
@@ -212,21 +226,38 @@ pub fn sampling(metrics: &mut BTreeMap<String, f64>, sampling_s: f64, step_s: f6
     }
 }
 
+/// Removes the metrics that are unknown if the step [is shared](Step::is_shared).
+pub fn remove_unknown(step: &Step<'_>, result: &mut StepResult) {
+    if step.is_shared {
+        result.metrics.retain(|name, _| !OF_ALL_CLIENTS.contains(&name.as_str()));
+    }
+}
+
+/// Adds the rate of the requests other than commits, if there were any.
+pub fn add_queries(step: &mut StepResult) {
+    let queries = step.latencies.iter().filter(|(kind, _)| *kind != "commit");
+    let count: u64 = queries.map(|(_, latencies)| latencies.count).sum();
+    if count > 0 {
+        let seconds = step.metrics.get("seconds").copied().unwrap_or(0.0);
+        step.metrics.insert("queries_s".to_owned(), count as f64 / seconds.max(1e-9));
+    }
+}
+
 /// Charges the background work done after a step that wrote to that step.
 pub fn charge_rest(step: &mut StepResult, paid: &Usage, seconds: f64) {
     let metrics = &mut step.metrics;
     metrics.insert("rest_s".to_owned(), seconds);
     let ops = metrics.get("ops").copied().unwrap_or(1.0).max(1.0);
-    let measured = metrics.get("wr_b_op").copied().zip(metrics.get("cpu_us_op").copied());
-    // Neither is known of a server that the lab did not start.
-    let Some((written, cpu)) = measured else { return };
+    if let Some(cpu) = metrics.get("cpu_us_op").copied() {
+        metrics.insert("cpu_us_op_rested".to_owned(), cpu + paid.cpu_s * 1e6 / ops);
+    }
+    // Unknown of a server that the lab did not start.
+    let Some(written) = metrics.get("wr_b_op").copied() else { return };
     let rested = written + paid.write_bytes as f64 / ops;
-    let cpu = cpu + paid.cpu_s * 1e6 / ops;
     if let Some(changed) = metrics.get("changed_b").copied() {
         metrics.insert("write_amp".to_owned(), rested * ops / changed);
     }
     metrics.insert("wr_b_op_rested".to_owned(), rested);
-    metrics.insert("cpu_us_op_rested".to_owned(), cpu);
 }
 
 /// Adds the size of a directory that holds `live` (rows, bytes): allocated bytes as the metric
@@ -332,6 +363,13 @@ mod tests {
         step.metrics.remove("write_amp");
         charge_rest(&mut step, &paid, 2.0);
         assert_eq!(metric(&step, "write_amp"), None);
+        // A step whose CPU is unknown is charged the bytes alone.
+        let shared = Step { is_shared: true, ..Step::load("load", 10, 0) };
+        step.metrics.remove("cpu_us_op_rested");
+        remove_unknown(&shared, &mut step);
+        charge_rest(&mut step, &paid, 2.0);
+        assert_eq!(metric(&step, "wr_b_op_rested"), Some(400.0));
+        assert_eq!(metric(&step, "cpu_us_op").or(metric(&step, "cpu_us_op_rested")), None);
         // Of a server that the lab did not start, only the time is known.
         let mut step = StepResult::default();
         charge_rest(&mut step, &Usage::default(), 2.0);

@@ -31,6 +31,10 @@ pub struct Step<'s> {
     pub changed_bytes: u64,
     /// Whether the step changes rows.
     pub writes: bool,
+    /// Whether further clients do as many requests as they can, which are not operations of the
+    /// step. Then CPU and reads per operation are unknown: a target that serves more of those
+    /// requests would look costly.
+    pub is_shared: bool,
 }
 
 impl<'s> Step<'s> {
@@ -46,14 +50,22 @@ impl<'s> Step<'s> {
             series: &[],
             changed_bytes: row_bytes,
             writes: true,
+            is_shared: false,
         }
     }
 
     /// Requests of `clients` clients for `seconds`, after a warm-up.
     pub fn timed(name: &'s str, seconds: f64, warm_up: f64, clients: u64) -> Self {
-        let (planned, seconds) = (None, Some(seconds));
-        let (rate, changed_bytes, writes) = (None, 0, false);
-        Self { name, planned, seconds, warm_up, clients, rate, series: &[], changed_bytes, writes }
+        let (planned, changed_bytes, writes) = (None, 0, false);
+        Self {
+            planned,
+            seconds: Some(seconds),
+            warm_up,
+            clients,
+            changed_bytes,
+            writes,
+            ..Self::load(name, 0, 0)
+        }
     }
 }
 

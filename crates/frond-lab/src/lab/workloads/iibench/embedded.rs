@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::queries::{Queries, drawn};
-use super::{ENTRY, INNODB_ROW_BYTES, Iibench, PARAMS, ROW_BYTES, note_queries};
+use super::{ENTRY, INNODB_ROW_BYTES, Iibench, PARAMS, ROW_BYTES};
 use crate::data::iibench::{Purchases, QUERY_ROWS, table};
 use crate::lab::embedded::{Batch, Bench, Concurrent, Entry, Worker, Workload};
-use crate::lab::step::Step;
+use crate::lab::step::{Step, measured};
 use crate::schema::Table;
 use crate::targets::{Result, Span};
 
@@ -78,8 +78,9 @@ impl Workload for Iibench {
         };
         let query = |worker: &mut Worker<'_>| ask(worker, this, table);
         let concurrent: &[Concurrent<'_>] = if queries == Queries::None { &[] } else { &[&query] };
-        let step = Step::load("load", rows, ROW_BYTES);
-        note_queries(bench.step_concurrent(&step, insert, concurrent)?);
+        let is_shared = queries == Queries::Unthrottled;
+        let step = Step { is_shared, ..Step::load("load", rows, ROW_BYTES) };
+        measured::add_queries(bench.step_concurrent(&step, insert, concurrent)?);
         let inserted = inserted.into_inner();
         bench.loaded((inserted, inserted * ROW_BYTES))?;
         bench.verify(table, Some(inserted), true)
@@ -109,6 +110,7 @@ mod tests {
             let load = step_of(result, "load");
             assert_eq!(load.metrics["ops"], 20_000.0);
             assert!(target == "null" || load.latencies["query"].count > 0, "{target}");
+            assert!(!load.metrics.contains_key("cpu_fg_us_op"), "the inserts' part is unknown");
         });
     }
 }

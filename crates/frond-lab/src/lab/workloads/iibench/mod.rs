@@ -13,9 +13,8 @@ use super::{Entry, Workload};
 use crate::data::Source;
 use crate::data::iibench::{Purchases, ROWS_PER_COMMIT};
 use crate::lab::params::{Param, Params};
-use crate::lab::results::StepResult;
 use crate::lab::sql::{Bench, Concurrent, InsertText, Worker};
-use crate::lab::step::Step;
+use crate::lab::step::{Step, measured};
 use crate::schema::Value;
 use crate::targets::{Failure, Result};
 
@@ -114,7 +113,8 @@ impl Workload for Iibench {
             definition += index;
         }
         bench.create(&(definition + ")"), "")?;
-        let step = Step::load("load", self.rows, ROW_BYTES);
+        let is_shared = self.queries == Queries::Unthrottled;
+        let step = Step { is_shared, ..Step::load("load", self.rows, ROW_BYTES) };
         let (rows, per_commit) = (self.rows, self.per_commit);
         let inserted = Mutex::new(0);
         let purchases = Mutex::new(Purchases::new(self.seed, true));
@@ -137,19 +137,11 @@ impl Workload for Iibench {
         let query = |worker: &mut Worker<'_>| queries::ask(worker, this);
         let concurrent: &[Concurrent<'_>] =
             if this.queries == Queries::None { &[] } else { &[&query] };
-        note_queries(bench.step_concurrent(&step, insert, concurrent)?);
+        measured::add_queries(bench.step_concurrent(&step, insert, concurrent)?);
         let inserted = inserted.into_inner().unwrap_or_default();
         bench.loaded((inserted, inserted * ROW_BYTES))?;
         bench.verify("purchases_index", Some(inserted), true)?;
         Ok((inserted, inserted * ROW_BYTES))
-    }
-}
-
-/// Adds the rate of the queries, if there were any.
-fn note_queries(step: &mut StepResult) {
-    if let Some(asked) = step.latencies.get("query").map(|latencies| latencies.count as f64) {
-        let seconds = step.metrics.get("seconds").copied().unwrap_or(0.0);
-        step.metrics.insert("queries_s".to_owned(), asked / seconds.max(1e-9));
     }
 }
 
@@ -182,6 +174,7 @@ mod tests {
             let load = step(bench, "load");
             assert_eq!(load.metrics["ops"], 30_000.0);
             assert!(load.latencies["query"].count > 0 && load.metrics["queries_s"] > 0.0);
+            assert!(!load.metrics.contains_key("cpu_us_op"), "its part of the CPU is unknown");
         });
     }
 }

@@ -18,7 +18,7 @@ use crate::data::weblog::table;
 use crate::decode;
 use crate::lab::embedded::{Batch, Bench, Entry, Rows, Worker, Workload, missing};
 use crate::lab::params::Param;
-use crate::lab::step::Step;
+use crate::lab::step::{Step, measured};
 use crate::measure;
 use crate::random::Random;
 use crate::schema::{EncodedRow, Table, Value};
@@ -304,8 +304,8 @@ impl Weblog {
         let (choices, keeps_rows) = (self.choices(0), bench.keeps_rows());
         let ask = |worker: &mut Worker<'_>| ask(worker, log, table, &choices, keeps_rows);
         let write = |worker: &mut Worker<'_>| self.keep_writing(worker, log, table);
-        let step = self.written("steady", self.steady_seconds);
-        bench.step_concurrent(&step, write, &[&ask, &ask])?;
+        let step = Step { is_shared: true, ..self.written("steady", self.steady_seconds) };
+        measured::add_queries(bench.step_concurrent(&step, write, &[&ask, &ask])?);
         Ok(())
     }
 

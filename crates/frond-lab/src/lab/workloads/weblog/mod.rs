@@ -30,7 +30,7 @@ use crate::lab::params::{Param, Params};
 use crate::lab::results::StepResult;
 use crate::lab::size::Size;
 use crate::lab::sql::{Bench, Connect, Session, Worker};
-use crate::lab::step::Step;
+use crate::lab::step::{Step, measured};
 use crate::measure::{self, Space};
 use crate::targets::{Failure, Result};
 use log::{DAY_MILLIS, Log, Times, Writer};
@@ -280,13 +280,14 @@ impl Weblog {
     }
 
     fn steady(&self, bench: &mut Bench, log: &Log) -> Result<()> {
-        let step = self.written("steady", self.steady_seconds);
+        let step = Step { is_shared: true, ..self.written("steady", self.steady_seconds) };
         let ask = |worker: &mut Worker<'_>| {
             let index = worker.index;
             let queries = Queries::new(log, self.seed, (0, index), &mut worker.session)?;
             ask(worker, queries)
         };
-        bench.step_concurrent(&step, |worker| self.go_on_writing(worker, log), &[&ask, &ask])?;
+        let write = |worker: &mut Worker<'_>| self.go_on_writing(worker, log);
+        measured::add_queries(bench.step_concurrent(&step, write, &[&ask, &ask])?);
         Ok(())
     }
 
@@ -500,7 +501,9 @@ mod tests {
                 let metrics = &step(bench, way).metrics;
                 assert!(metrics.contains_key("gone_s") && metrics["ops"] > 0.0, "{metrics:?}");
             }
-            assert!(step(bench, "steady").latencies.contains_key("commit"));
+            let steady = step(bench, "steady");
+            assert!(steady.latencies.contains_key("commit") && steady.metrics["queries_s"] > 0.0);
+            assert!(!steady.metrics.contains_key("cpu_us_op"), "{:?}", steady.metrics);
             let count = "SELECT COUNT(*) FROM perf_log WHERE begin_ts<'2011-11-09'";
             assert_eq!(bench.admin().value(count).expect("a count"), "0", "two days are gone");
             let rows = bench.admin().value("SELECT COUNT(*) FROM perf_log").expect("a count");
