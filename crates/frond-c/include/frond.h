@@ -772,7 +772,7 @@ typedef struct {
   // for no preference.
   uint64_t (*prefer)(void *context, const frond_party *a, const frond_party *b);
   // Returns whether the gap lock of `holder` conflicts with an insert of `inserter`. It need not
-  // if the order of the two is settled elsewhere.
+  // conflict if the order of the two transactions is settled elsewhere.
   bool (*needs_order)(void *context, const frond_party *inserter, const frond_party *holder);
 } frond_lock_hooks;
 
@@ -998,9 +998,9 @@ int32_t frond_load_begin(const frond_db *db,
 // and its handles stay valid.
 //
 // frond_loads_finish waits for transactions that have locked the tree or rows of it, including
-// prepared ones. If one of them belongs to the caller's session, this wait is in vain: end that
-// transaction first. After the wait, the tree must still be empty. If the disk becomes full after
-// the commit, the call waits for space.
+// prepared ones. If one of them belongs to the caller's session, this wait cannot succeed: end
+// that transaction first. After the wait, the tree must still be empty. If the disk becomes full
+// after the commit, the call waits for space.
 int32_t frond_load_begin_into(const frond_db *db,
                               const frond_tree *tree,
                               frond_load **load,
@@ -1181,7 +1181,8 @@ void frond_interrupter_clear(const frond_interrupter *interrupter);
 // Makes a cursor over a snapshot or outside transactions cancellable: after this call, an
 // interrupt ends its calls with FRD-1106. Rows that the engine has already read ahead, up to some
 // thousands, may be returned first. Once the interrupt is cleared, the cursor continues where it
-// was. A cursor of a transaction observes the transaction's interrupts by itself.
+// was. FRD-1001 for other cursors: one of a transaction observes the transaction's interrupts by
+// itself, and one over a temporary tree those of the transaction that writes the tree.
 int32_t frond_cursor_set_interrupter(frond_cursor *cursor,
                                      const frond_interrupter *interrupter,
                                      frond_error *error);
@@ -1482,9 +1483,9 @@ int32_t frond_cursor_prev(frond_cursor *cursor,
 //
 // A scan does not show what the transaction has changed or put since the scan, or its statement,
 // started, however its batches are fetched: a changed row is current, and has its old value. Rows
-// of a cursor that belongs to no transaction are always current. While the transaction has written
-// nothing to the tree since the batch was fetched, this call only reads a counter. The batch stays
-// valid.
+// of a cursor of frond_scan or frond_snapshot_scan are always current. While the transaction has
+// written nothing to the tree since the batch was fetched, this call only reads a counter. The
+// batch stays valid.
 int32_t frond_cursor_is_current(const frond_cursor *cursor,
                                 size_t row,
                                 bool *is_current,
@@ -1492,8 +1493,8 @@ int32_t frond_cursor_is_current(const frond_cursor *cursor,
 
 // Moves the cursor to another range of its tree, before the first row there: from `from` up to,
 // but not including, `to`. A null bound means from the first key, or to the last. What it sees and
-// locks does not change. This costs less than opening another cursor. FRD-1001 for a cursor that
-// belongs to no transaction.
+// locks does not change. This costs less than opening another cursor. FRD-1001 for a cursor of
+// frond_scan or frond_snapshot_scan.
 int32_t frond_cursor_range(frond_cursor *cursor,
                            const void *from,
                            size_t from_length,
@@ -1591,8 +1592,9 @@ int32_t frond_tree_key_hash(const frond_tree *tree,
                             frond_error *error);
 
 // Prepares a transaction: makes everything that it has written durable under a name, without
-// deciding it. From then on it is in-doubt: it survives a crash, and the rows that it writes stay
-// locked. `level` is FROND_SYNC, unless the coordinator can afford to lose the transaction.
+// deciding whether it commits. From then on it is in-doubt: it survives a crash, and the rows that
+// it writes stay locked. `level` is FROND_SYNC, unless the coordinator can afford to lose the
+// transaction.
 //
 // The transaction's handle is released, except after FRD-1001 (it has cursors; the name or the
 // level is not allowed). After any other error the transaction is rolled back. The exception is
@@ -1764,10 +1766,10 @@ int32_t frond_txn_delete_row(const frond_txn *txn,
                              size_t count,
                              frond_error *error);
 
-// Releases the locks that the last locking read newly acquired, because its row is not wanted.
-// These are the lock on the row, or on the row that a cursor returned last, together with that on
-// the index entry that named it (`with_last` of frond_read_options), or on all rows of
-// frond_txn_read_many. Gaps that a cursor has locked stay locked.
+// Releases the locks that the last locking read newly acquired. Meant for a row that turns out not
+// to be wanted. Releases the lock on that row (for a cursor, the row that it returned last), and
+// that on the index entry that named it (`with_last` of frond_read_options); after
+// frond_txn_read_many, the locks on all its rows. Gaps that a cursor has locked stay locked.
 int32_t frond_txn_unlock_last(const frond_txn *txn, frond_error *error);
 
 // Returns the current sizes of a tree; nothing is sampled. Reads nothing, except for a tree that
@@ -1894,9 +1896,9 @@ int32_t frond_open(const char *path,
                    frond_error *error);
 
 // Closes the store: all commits become durable, and the next open needs no recovery. The handle is
-// released, also after an error. Other handles that are left fail with FRD-3204, except open
-// cursors; they must still be released. Calls of other threads that wait, for locks or for memory,
-// fail with it at once, and open transactions are rolled back.
+// released, also after an error. All other handles must still be released; until then, their calls
+// fail with FRD-3204, except those of open cursors. Calls of other threads that wait, for locks or
+// for memory, fail with FRD-3204 at once, and open transactions are rolled back.
 int32_t frond_close(frond_db *db, frond_error *error);
 
 // Makes everything committed so far durable in trees, and returns free disk space to the file
@@ -2409,9 +2411,9 @@ int32_t frond_stat(const frond_db *db, const char *name, uint64_t *value, frond_
 int32_t frond_stats(const frond_db *db, frond_number visit, void *context, frond_error *error);
 
 // Returns latencies since the store was opened; `what` is FROND_COMMITS, …. `count` receives the
-// number of operations that were timed. `nanos` receives the time that `per_mille` of a thousand
-// of them did not exceed, at most an eighth too long: 500 asks for the median, 1000 for the
-// longest. Both may be null.
+// number of operations that were timed. `nanos` receives a quantile of their durations: the time
+// that `per_mille` of every thousand did not exceed, overstated by at most an eighth. 500 asks for
+// the median, 1000 for the longest. Both may be null.
 int32_t frond_times(const frond_db *db,
                     int32_t what,
                     uint32_t per_mille,

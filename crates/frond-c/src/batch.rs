@@ -107,9 +107,9 @@ fn frond_load_begin(
 /// and its handles stay valid.
 ///
 /// frond_loads_finish waits for transactions that have locked the tree or rows of it, including
-/// prepared ones. If one of them belongs to the caller's session, this wait is in vain: end that
-/// transaction first. After the wait, the tree must still be empty. If the disk becomes full after
-/// the commit, the call waits for space.
+/// prepared ones. If one of them belongs to the caller's session, this wait cannot succeed: end
+/// that transaction first. After the wait, the tree must still be empty. If the disk becomes full
+/// after the commit, the call waits for space.
 #[api]
 fn frond_load_begin_into(db: &frond_db, tree: &frond_tree, load: New<frond_load>) -> Done {
     load.give(frond_load(db.0.bulk_load_into(&tree.0)?))

@@ -85,14 +85,15 @@ fn frond_interrupter_clear(interrupter: Option<&frond_interrupter>) {
 /// Makes a cursor over a snapshot or outside transactions cancellable: after this call, an
 /// interrupt ends its calls with FRD-1106. Rows that the engine has already read ahead, up to some
 /// thousands, may be returned first. Once the interrupt is cleared, the cursor continues where it
-/// was. A cursor of a transaction observes the transaction's interrupts by itself.
+/// was. FRD-1001 for other cursors: one of a transaction observes the transaction's interrupts by
+/// itself, and one over a temporary tree those of the transaction that writes the tree.
 #[api]
 fn frond_cursor_set_interrupter(
     cursor: &mut frond_cursor,
     interrupter: &frond_interrupter,
 ) -> Done {
-    let walk = cursor.of_moment();
-    walk.ok_or_else(|| misuse("a cursor of a transaction is interrupted only with it"))?
+    let walk = cursor.snapshot_cursor();
+    walk.ok_or_else(|| misuse("only a cursor of frond_scan or frond_snapshot_scan takes an interrupter; others observe that of their transaction"))?
         .set_interrupter(&interrupter.0);
     Ok(())
 }

@@ -32,7 +32,7 @@
 //! | `cancel.rs` | long operations: cancelling, progress |
 //! | `change.rs` | changes of several trees in one commit |
 //! | `layouts.rs` | changes of a layout of values |
-//! | `watch.rs` | statistics as text: numbers, times, holders of locks and waiters |
+//! | `watch.rs` | statistics: numbers, times, and as text the holders of locks and the waiters |
 //! | `locks.rs` | locks and waits as structs |
 //! | `sizes.rs` | sizes of trees, costs of compression |
 //! | `tree.rs` | rows of a tree outside transactions |

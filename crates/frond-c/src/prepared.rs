@@ -16,8 +16,9 @@ const _: () = assert!(FROND_XID_BYTES_MAX == frond::transaction::XID_BYTES_MAX);
 pub struct frond_prepared(PreparedTxn);
 
 /// Prepares a transaction: makes everything that it has written durable under a name, without
-/// deciding it. From then on it is in-doubt: it survives a crash, and the rows that it writes stay
-/// locked. `level` is FROND_SYNC, unless the coordinator can afford to lose the transaction.
+/// deciding whether it commits. From then on it is in-doubt: it survives a crash, and the rows that
+/// it writes stay locked. `level` is FROND_SYNC, unless the coordinator can afford to lose the
+/// transaction.
 ///
 /// The transaction's handle is released, except after FRD-1001 (it has cursors; the name or the
 /// level is not allowed). After any other error the transaction is rolled back. The exception is

@@ -59,7 +59,7 @@ fn frond_read_options_init(options: Option<&mut frond_read_options>) {
     };
 }
 
-/// A lock timeout in milliseconds; below 0 `None`: no limit.
+/// Converts a lock timeout in milliseconds; below 0 becomes `None`, no limit.
 pub(crate) fn lock_timeout(milliseconds: i64) -> Option<Duration> {
     u64::try_from(milliseconds).ok().map(Duration::from_millis)
 }

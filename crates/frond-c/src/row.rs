@@ -158,10 +158,10 @@ fn frond_txn_delete_row(txn: &frond_txn, entries: &[frond_entry]) -> Done {
     Ok(txn.txn.row_writer().delete(&row)?)
 }
 
-/// Releases the locks that the last locking read newly acquired, because its row is not wanted.
-/// These are the lock on the row, or on the row that a cursor returned last, together with that on
-/// the index entry that named it (`with_last` of frond_read_options), or on all rows of
-/// frond_txn_read_many. Gaps that a cursor has locked stay locked.
+/// Releases the locks that the last locking read newly acquired. Meant for a row that turns out not
+/// to be wanted. Releases the lock on that row (for a cursor, the row that it returned last), and
+/// that on the index entry that named it (`with_last` of frond_read_options); after
+/// frond_txn_read_many, the locks on all its rows. Gaps that a cursor has locked stay locked.
 #[api]
 fn frond_txn_unlock_last(txn: &frond_txn) -> Done {
     Ok(txn.txn.control().unlock_last()?)

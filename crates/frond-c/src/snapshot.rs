@@ -172,7 +172,7 @@ pub(crate) fn many(
         let this = value.as_ref().map(|value| rest.split_off(..value.len()).unwrap_or_default());
         place.write(frond_bytes::of(this));
     }
-    // They do not move when the buffer takes them.
+    // The bytes do not move when the buffer takes them.
     memory.put(bytes);
     Ok(())
 }

@@ -150,9 +150,9 @@ fn frond_open(path: &str, options: Option<&frond_options>, db: New<frond_db>) ->
 }
 
 /// Closes the store: all commits become durable, and the next open needs no recovery. The handle is
-/// released, also after an error. Other handles that are left fail with FRD-3204, except open
-/// cursors; they must still be released. Calls of other threads that wait, for locks or for memory,
-/// fail with it at once, and open transactions are rolled back.
+/// released, also after an error. All other handles must still be released; until then, their calls
+/// fail with FRD-3204, except those of open cursors. Calls of other threads that wait, for locks or
+/// for memory, fail with FRD-3204 at once, and open transactions are rolled back.
 #[api]
 fn frond_close(db: Owned<frond_db>) -> Done {
     Ok(db.take().0.close()?)

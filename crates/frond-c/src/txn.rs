@@ -40,7 +40,7 @@ pub const FROND_SEMI_CONSISTENT: i32 = 3;
 /// cursors are released.
 pub struct frond_txn {
     pub(crate) txn: Arc<Txn>,
-    /// The transaction takes no locks, whatever its isolation level.
+    /// Whether it is read-only: then it takes no locks, whatever its isolation level.
     pub(crate) is_read_only: bool,
 }
 

@@ -99,7 +99,7 @@ pub struct frond_lock_hooks {
         ) -> u64,
     >,
     /// Returns whether the gap lock of `holder` conflicts with an insert of `inserter`. It need not
-    /// if the order of the two is settled elsewhere.
+    /// conflict if the order of the two transactions is settled elsewhere.
     // SAFETY: as above.
     pub needs_order: Option<
         unsafe extern "C" fn(

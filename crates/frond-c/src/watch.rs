@@ -1,4 +1,4 @@
-//! Statistics of a store as text: numbers, times, holders of locks and waiters.
+//! Statistics of a store: numbers, times, and as text the holders of locks and the waiters.
 
 use std::ffi::{c_char, c_void};
 
@@ -64,9 +64,9 @@ fn frond_stats(db: &frond_db, visit: frond_number, context: *mut c_void) -> Done
 }
 
 /// Returns latencies since the store was opened; `what` is FROND_COMMITS, …. `count` receives the
-/// number of operations that were timed. `nanos` receives the time that `per_mille` of a thousand
-/// of them did not exceed, at most an eighth too long: 500 asks for the median, 1000 for the
-/// longest. Both may be null.
+/// number of operations that were timed. `nanos` receives a quantile of their durations: the time
+/// that `per_mille` of every thousand did not exceed, overstated by at most an eighth. 500 asks for
+/// the median, 1000 for the longest. Both may be null.
 #[api]
 fn frond_times(
     db: &frond_db,

@@ -87,12 +87,12 @@ pub fn backup(args: BackupArgs) -> Result {
     report(&info, &format!("copied to {}", args.target.display()))
 }
 
-/// The error of a backup with the base that the user has named. The library's names the target, and
-/// advises how to restore.
+/// The error for a wrong base, with the base that the user has named. The library's own message
+/// names the target, and advises how to restore.
 fn of_base(error: Error, base: &Path, store: &Path) -> Fail {
     let Error::WrongBase { wanted, found, .. } = &error else { return error.into() };
     Fail::Error(format!(
-        "FRD-{} {} is no earlier backup of {}: it is {wanted}, and the store is at {found}; name a backup of this store, or make a full one without --base",
+        "FRD-{} {} is not an earlier backup of {}: it is {wanted}, and the store is at {found}; name a backup of this store, or make a full one without --base",
         error.code(),
         base.display(),
         store.display(),

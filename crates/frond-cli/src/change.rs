@@ -5,7 +5,7 @@
 use frond::{Batch, Tree, TreeOptions};
 
 use crate::{
-    common::{Moment, StoreArgs, open_or_create, open_tree, say},
+    common::{ReadView, StoreArgs, open_or_create, open_tree, say},
     escape::{unescape, unescape_or_null},
     fail::{Fail, Result, error},
     load::{Target, standing_indexes},
@@ -95,7 +95,7 @@ pub fn put(args: PutArgs) -> Result {
     };
     must_be_of_no_table(&tree)?;
     let mut batch = Batch::new();
-    match Form::of(&Moment::Now(db.clone()), &tree) {
+    match Form::of(&ReadView::Current(db.clone()), &tree) {
         Form::Rows(header) => {
             let row = row_of(&header, &args.words)?;
             replace_row(&Target::of(&db, tree, header)?, &row, &mut batch)?;
@@ -159,7 +159,7 @@ pub fn delete(args: DeleteArgs) -> Result {
     let db = args.store.open_to_write()?;
     let tree = open_tree(&db, &args.tree)?;
     must_be_of_no_table(&tree)?;
-    let form = Form::of(&Moment::Now(db.clone()), &tree);
+    let form = Form::of(&ReadView::Current(db.clone()), &tree);
     let key = form.key(&args.key)?;
     let mut batch = Batch::new();
     if let Form::Index(index, _) = form {
@@ -191,7 +191,7 @@ pub fn drop(args: DropArgs) -> Result {
     let mut change = db.change_trees();
     change.drop_tree(args.tree.as_str());
     let mut indexes = 0;
-    match Form::of(&Moment::Now(db.clone()), &tree) {
+    match Form::of(&ReadView::Current(db.clone()), &tree) {
         Form::Rows(header) => {
             for index in standing_indexes(&db, &args.tree, &header)? {
                 change.drop_tree(index.as_str());
@@ -217,7 +217,8 @@ fn say_dropped(tree: &str, indexes: usize) -> Result {
     })
 }
 
-/// Fails if a tree belongs to a table: only its program can compute the entries of its indexes.
+/// Fails if a tree belongs to a table: only the program that defines the table can compute the
+/// entries of its indexes.
 fn must_be_of_no_table(tree: &Tree) -> Result {
     match (tree.name(), tree.table()) {
         (_, None) => Ok(()),

@@ -34,7 +34,7 @@ impl StoreArgs {
     }
 }
 
-/// True if there is no directory, or one without a file of a store.
+/// True if the directory does not exist, or contains no file of a store.
 fn holds_nothing(dir: &Path) -> bool {
     let is_of_store = |name: &str| name == "store.frond" || name.starts_with("log-");
     match std::fs::read_dir(dir) {
@@ -97,34 +97,34 @@ pub fn parent_must_exist(path: &Path) -> Result {
 
 /// The current state of the store, or that of a named snapshot.
 #[derive(clap::Args)]
-pub struct MomentArgs {
+pub struct SnapshotArgs {
     /// Read from this named snapshot instead of the current state
     #[arg(long, value_name = "NAME")]
     snapshot: Option<String>,
 }
 
 /// What a command reads: the current store, or a snapshot.
-pub enum Moment {
-    Now(Db),
-    Then(Snapshot),
+pub enum ReadView {
+    Current(Db),
+    Snapshot(Snapshot),
 }
 
-impl MomentArgs {
-    /// The moment that the arguments select.
-    pub fn of(&self, db: &Db) -> Result<Moment> {
+impl SnapshotArgs {
+    /// The view that the arguments select.
+    pub fn view(&self, db: &Db) -> Result<ReadView> {
         Ok(match &self.snapshot {
-            None => Moment::Now(db.clone()),
-            Some(name) => Moment::Then(db.open_snapshot(name)?),
+            None => ReadView::Current(db.clone()),
+            Some(name) => ReadView::Snapshot(db.open_snapshot(name)?),
         })
     }
 }
 
-impl Moment {
+impl ReadView {
     /// Names of all trees, ascending.
     pub fn names(&self) -> Result<Vec<String>> {
         let trees = match self {
-            Moment::Now(db) => db.trees(),
-            Moment::Then(snapshot) => snapshot.trees()?,
+            ReadView::Current(db) => db.trees(),
+            ReadView::Snapshot(snapshot) => snapshot.trees()?,
         };
         let mut names: Vec<String> = trees.into_iter().map(|tree| tree.name).collect();
         names.sort();
@@ -134,8 +134,8 @@ impl Moment {
     /// The tree of this name, or an error that lists the existing ones.
     pub fn tree(&self, name: &str) -> Result<Tree> {
         let tree = match self {
-            Moment::Now(db) => db.open_tree(name),
-            Moment::Then(snapshot) => snapshot.open_tree(name),
+            ReadView::Current(db) => db.open_tree(name),
+            ReadView::Snapshot(snapshot) => snapshot.open_tree(name),
         };
         match tree {
             Err(frond::Error::NoSuchTree(_)) => match self.names()?.as_slice() {
@@ -149,23 +149,23 @@ impl Moment {
     /// The value of a key.
     pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(match self {
-            Moment::Now(_) => tree.get(key),
-            Moment::Then(snapshot) => snapshot.get(tree, key),
+            ReadView::Current(_) => tree.get(key),
+            ReadView::Snapshot(snapshot) => snapshot.get(tree, key),
         }?)
     }
 
     /// A cursor over a range.
     pub fn scan(&self, tree: &Tree, range: impl KeyRange) -> Result<Cursor> {
         Ok(match self {
-            Moment::Now(_) => tree.scan(range),
-            Moment::Then(snapshot) => snapshot.scan(tree, range),
+            ReadView::Current(_) => tree.scan(range),
+            ReadView::Snapshot(snapshot) => snapshot.scan(tree, range),
         }?)
     }
 }
 
 /// The tree of this name, or an error that lists the existing ones.
 pub fn open_tree(db: &Db, name: &str) -> Result<Tree> {
-    Moment::Now(db.clone()).tree(name)
+    ReadView::Current(db.clone()).tree(name)
 }
 
 fn parse_memory(text: &str) -> Result<u64, String> {
@@ -196,7 +196,7 @@ pub fn class_name(class: SizeClass) -> &'static str {
     }
 }
 
-/// Bytes of `64M`, `2G`, `4096`: powers of 1024.
+/// Parses a size in bytes, such as `64M`, `2G` or `4096`. Units are powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text[digits.len()..].to_ascii_uppercase();

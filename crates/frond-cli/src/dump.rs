@@ -11,7 +11,7 @@ use frond::{SizeClass, Tree, TreeOptions, layout::Layout};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    common::{MomentArgs, StoreArgs, class_name, output, parse_class},
+    common::{SnapshotArgs, StoreArgs, class_name, output, parse_class},
     escape::{escape, escape_into, unescape},
     fail::Result,
     rows::Header,
@@ -39,7 +39,7 @@ pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
-    moment: MomentArgs,
+    snapshot: SnapshotArgs,
     /// Dump only this tree
     tree: Option<String>,
 }
@@ -47,22 +47,22 @@ pub struct Args {
 /// Runs `frond dump`.
 pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
-    let moment = args.moment.of(&db)?;
+    let view = args.snapshot.view(&db)?;
     let is_whole = args.tree.is_none();
     let names = match args.tree {
         Some(name) => vec![name],
-        None => moment.names()?,
+        None => view.names()?,
     };
     let mut out = output();
     let mut line = String::new();
     let mut end = End::default();
     for name in names {
         end.trees += 1;
-        let tree = moment.tree(&name)?;
+        let tree = view.tree(&name)?;
         let about = Described::of(&tree, is_whole);
         let about = serde_json::to_string(&about).expect("options have a JSON form");
         writeln!(out, "\t{}\t{about}", escape(name.as_bytes()))?;
-        let mut cursor = moment.scan(&tree, ..)?;
+        let mut cursor = view.scan(&tree, ..)?;
         while let Some((key, value)) = cursor.next()? {
             line.clear();
             for (at, word) in [name.as_bytes(), key, value].into_iter().enumerate() {
@@ -110,8 +110,8 @@ pub struct Described {
 }
 
 impl Described {
-    /// The options of a tree. A tree of a table that is dumped without the others is not described
-    /// as one of a table, and a loaded tree not as one with indexes.
+    /// The options of a tree. If the tree is dumped alone, it is described without its table, and a
+    /// loaded tree without its indexes.
     fn of(tree: &Tree, is_whole: bool) -> Self {
         let (mut options, is_of_table) = (tree.info().options, tree.table().is_some());
         if !is_whole && is_of_table {

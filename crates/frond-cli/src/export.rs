@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    common::{MomentArgs, StoreArgs, output, parent_must_exist},
+    common::{SnapshotArgs, StoreArgs, output, parent_must_exist},
     fail::{Fail, Result, error},
     interrupt,
     lines::{Format, Printer},
@@ -37,7 +37,7 @@ pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
-    moment: MomentArgs,
+    snapshot: SnapshotArgs,
     /// Name of the tree
     tree: String,
     /// File to create (default: standard output)
@@ -75,18 +75,18 @@ pub fn run(args: Args) -> Result {
 /// Writes all rows.
 fn write(args: &Args, out: &mut impl Write) -> Result {
     let db = args.store.open()?;
-    let moment = args.moment.of(&db)?;
-    let tree = moment.tree(&args.tree)?;
+    let view = args.snapshot.view(&db)?;
+    let tree = view.tree(&args.tree)?;
     let extension = args.file.as_deref().and_then(Path::extension).and_then(|it| it.to_str());
     let format = args.format.unwrap_or(match extension {
         Some("json" | "jsonl" | "ndjson") => Format::Json,
         Some("txt" | "tsv") => Format::Text,
         _ => Format::Csv,
     });
-    let printer = Printer::new(&args.tree, Form::of(&moment, &tree), format, &[])?;
+    let printer = Printer::new(&args.tree, Form::of(&view, &tree), format, &[])?;
     let mut printer = printer.without_numbers();
     printer.header(out)?;
-    let mut cursor = moment.scan(&tree, ..)?;
+    let mut cursor = view.scan(&tree, ..)?;
     let mut line = Vec::new();
     while let Some((key, value)) = cursor.next()? {
         line.clear();

@@ -5,7 +5,7 @@
 //! | 0 | done |
 //! | 1 | `check` found damage; `get` or `delete` found no such key |
 //! | 2 | error: wrong arguments, or the command failed |
-//! | 130 | interrupted by Ctrl-C or SIGTERM |
+//! | 130 | interrupted by Ctrl-C, SIGTERM or SIGHUP |
 
 use std::{
     fmt,
@@ -78,7 +78,8 @@ impl From<io::Error> for Fail {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Fail::ReaderGone,
-            // An error of a file has its name, and no code of its own.
+            // An error with a code of the system is one of standard output: errors of files were
+            // replaced by ones that name the file and have no such code.
             _ if error.raw_os_error().is_some() => Fail::Error(format!("standard output: {error}")),
             _ => Fail::Error(error.to_string()),
         }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::{
-    common::{MomentArgs, StoreArgs, output},
+    common::{SnapshotArgs, StoreArgs, output},
     fail::{Fail, Result},
     show::Form,
 };
@@ -26,7 +26,7 @@ pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
-    moment: MomentArgs,
+    snapshot: SnapshotArgs,
     /// Name of the tree
     tree: String,
     /// Key, one argument per key column; put `--` before a text that starts with a hyphen
@@ -40,11 +40,11 @@ pub struct Args {
 /// Runs `frond get`.
 pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
-    let moment = args.moment.of(&db)?;
-    let tree = moment.tree(&args.tree)?;
-    let form = Form::of(&moment, &tree);
+    let view = args.snapshot.view(&db)?;
+    let tree = view.tree(&args.tree)?;
+    let form = Form::of(&view, &tree);
     let key = form.key(&args.key)?;
-    let Some(value) = moment.get(&tree, &key)? else {
+    let Some(value) = view.get(&tree, &key)? else {
         return Err(Fail::Negative(format!("no such key in \"{}\"", args.tree)));
     };
     let mut out = output();

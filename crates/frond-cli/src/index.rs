@@ -1,7 +1,7 @@
 //! `frond index`: adds indexes to a tree that `load` created.
 //!
 //! Invariant: the header of the tree names an index only when it is complete. An interrupted call
-//! may leave the tree of an index that no header names; the next one drops it.
+//! may leave the tree of an index that no header names; the next call drops it.
 
 use frond::{Db, Tree, load::BulkLoad};
 

@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM: the command ends as soon as it can. A second signal ends it immediately.
+//! Ctrl-C, SIGTERM and SIGHUP: the command ends as soon as it can. A second signal ends it
+//! immediately.
 
 use std::{
     io::{self, BufRead, Read},
@@ -55,7 +56,7 @@ pub struct Pipe {
 const PIECE_BYTES: usize = 64 << 10;
 
 impl Pipe {
-    /// Starts reading what `open` returns. Opening may wait, too: that of a FIFO does until a
+    /// Starts reading what `open` returns. Opening may wait, too: a FIFO is opened only once a
     /// program opens it for writing.
     pub fn new<R: Read>(open: impl FnOnce() -> io::Result<R> + Send + 'static) -> Self {
         let (sender, pieces) = sync_channel(4);

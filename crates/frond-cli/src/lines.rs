@@ -33,7 +33,7 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Prints these columns of entries of `tree`; all if none is named.
+    /// Creates a printer of these columns of the entries of `tree`; of all if none is named.
     ///
     /// # Errors
     /// A column does not exist.

@@ -183,7 +183,7 @@ mod tests {
             let lines = text.lines().map(|line| line.trim_start_matches("$ "));
             let inline = text.split('`').skip(1).step_by(2).filter(|code| !code.contains('\n'));
             let said = lines.chain(inline).filter(|line| line.starts_with("frond "));
-            // Settings of the server, and attributes of trees.
+            // Not commands: settings of the server, and attributes of trees.
             let said =
                 said.filter(|line| !line.starts_with("frond = ") && !path.ends_with("format.md"));
             for line in said {

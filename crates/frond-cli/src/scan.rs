@@ -5,7 +5,7 @@ use std::{io::Write, ops::Bound};
 use frond::{Cursor, Tree};
 
 use crate::{
-    common::{Moment, MomentArgs, StoreArgs, output, parse_count, say},
+    common::{ReadView, SnapshotArgs, StoreArgs, output, parse_count, say},
     fail::{Result, error},
     lines::{Format, Printer},
     rows::index_name,
@@ -37,7 +37,7 @@ pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
-    moment: MomentArgs,
+    snapshot: SnapshotArgs,
     /// Name of the tree
     tree: String,
     /// Scan the index on this column; --from, --to and --prefix then apply to the index
@@ -77,13 +77,13 @@ pub struct Args {
 /// Runs `frond scan`.
 pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
-    let moment = args.moment.of(&db)?;
-    let tree = moment.tree(&args.tree)?;
-    let form = Form::of(&moment, &tree);
-    let by = args.by.as_ref().map(|column| index(&moment, &tree, &form, column));
-    let by = by.transpose()?.map(|index| (Form::of(&moment, &index), index));
+    let view = args.snapshot.view(&db)?;
+    let tree = view.tree(&args.tree)?;
+    let form = Form::of(&view, &tree);
+    let by = args.by.as_ref().map(|column| index(&view, &tree, &form, column));
+    let by = by.transpose()?.map(|index| (Form::of(&view, &index), index));
     let (keys, scanned) = by.as_ref().map_or((&form, &tree), |(form, index)| (form, index));
-    let mut cursor = moment.scan(scanned, bounds(&args, keys)?)?;
+    let mut cursor = view.scan(scanned, bounds(&args, keys)?)?;
     if args.reverse {
         cursor.seek_last();
     }
@@ -108,7 +108,7 @@ pub fn run(args: Args) -> Result {
             None => printer.entry(key, value, &mut out)?,
             Some((form, _)) => {
                 let key = form.row_key(key)?;
-                let Some(value) = moment.get(&tree, key)? else {
+                let Some(value) = view.get(&tree, key)? else {
                     let name = &args.tree;
                     return error(format!("an index entry of \"{name}\" has no row"));
                 };
@@ -121,7 +121,7 @@ pub fn run(args: Args) -> Result {
 }
 
 /// The index of a tree on a column.
-fn index(moment: &Moment, tree: &Tree, form: &Form, column: &str) -> Result<Tree> {
+fn index(view: &ReadView, tree: &Tree, form: &Form, column: &str) -> Result<Tree> {
     let name = tree.info().name;
     let tree = match tree.table() {
         None => &*name,
@@ -136,7 +136,7 @@ fn index(moment: &Moment, tree: &Tree, form: &Form, column: &str) -> Result<Tree
         _ => &[],
     };
     if let Some(found) = indexes.iter().find(|index| index.name == column) {
-        return moment.tree(&index_name(tree, found));
+        return view.tree(&index_name(tree, found));
     }
     let names: Vec<&str> = indexes.iter().map(|index| index.name.as_str()).collect();
     error(match names.is_empty() {

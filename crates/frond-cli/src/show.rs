@@ -6,7 +6,7 @@ use std::{io::Write, ops::Bound};
 use frond::Tree;
 
 use crate::{
-    common::Moment,
+    common::ReadView,
     escape::{escape, unescape, unescape_or_null},
     fail::{Fail, Result, error},
     rows::{Header, IndexHeader, KeyColumn, Values, no_prefix},
@@ -26,15 +26,15 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form of a tree, from its attributes at that moment.
-    pub fn of(moment: &Moment, tree: &Tree) -> Self {
+    /// The form of a tree, from its attributes in that view.
+    pub fn of(view: &ReadView, tree: &Tree) -> Self {
         let attributes = tree.info().options.attributes;
         if let Some(header) = Header::from_attributes(&attributes) {
             return Form::Rows(header);
         }
         let index = serde_json::from_slice::<IndexHeader>(&attributes).ok();
         let of = index.and_then(|index| {
-            let owner = moment.tree(&index.of).ok()?;
+            let owner = view.tree(&index.of).ok()?;
             let header = Header::from_attributes(&owner.info().options.attributes)?;
             Some((index, header))
         });

@@ -57,7 +57,7 @@ fn a_wrong_base_is_refused_with_a_plain_sentence() {
     };
     let error = fails(&backup);
     assert!(error.starts_with("FRD-1012 ") && !error.contains("free"), "{error}");
-    assert!(error.contains("backup of other is no earlier backup of "), "{error}");
+    assert!(error.contains("backup of other is not an earlier backup of "), "{error}");
     assert!(error.ends_with("or make a full one without --base"), "{error}");
     let error = fails(&path("empty"));
     let expected = "empty is a directory without a store: neither a full backup nor an increment";

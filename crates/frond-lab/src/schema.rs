@@ -218,7 +218,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Appends the value as part of a key.
+    /// Appends the column's value as part of a key.
     pub fn append_key(&self, out: &mut Vec<u8>) {
         let Some(bytes) = self.bytes() else { return self.append_fixed(out) };
         // 0x00 in the text becomes 0x00 0xff. 0x00 0x01 ends it and sorts before any continuation.
@@ -231,7 +231,7 @@ impl<'a> Value<'a> {
         out.extend_from_slice(&[0, 1]);
     }
 
-    /// Appends the value as part of a value.
+    /// Appends the column's value as part of a row's value.
     pub fn append_value(&self, out: &mut Vec<u8>) {
         let Some(bytes) = self.bytes() else { return self.append_fixed(out) };
         // The length in LEB128: seven bits a byte, the lowest first.

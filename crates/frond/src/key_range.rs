@@ -1,4 +1,4 @@
-//! Ranges of keys, as calls take them.
+//! Ranges of keys, as parameters of calls.
 
 use std::ops::{
     Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
@@ -68,12 +68,12 @@ macro_rules! ranges {
 
 ranges!(Range RangeFrom RangeInclusive RangeTo RangeToInclusive);
 
-/// A range that has no keys if it ends before it begins, for iterators; calls that can fail refuse
-/// such a range.
+/// A range that counts as empty if it ends before it begins. For iterators; calls that can fail
+/// refuse such a range.
 pub(crate) struct OrEmpty<R>(pub R);
 
 impl<R: KeyRange> OrEmpty<R> {
-    /// The lower bound of a range that ends before it begins.
+    /// The lower bound, if the range ends before it begins.
     fn inverted(&self) -> Option<&[u8]> {
         match (self.0.lower(), self.0.upper()) {
             (Bound::Excluded(from), Bound::Excluded(to)) => (from >= to).then_some(from),

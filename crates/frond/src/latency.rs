@@ -17,10 +17,11 @@ use std::{cell::Cell, fmt, time::Duration};
 
 use crate::sync::{AtomicU64, Ordering, thread_number};
 
-/// log2 of the classes between two powers of two.
+/// log2 of the number of classes between two powers of two.
 const FINE_BITS: u32 = 3;
 const FINE: usize = 1 << FINE_BITS;
-/// log2 of the shortest time of the last class: 2^40 ns, eighteen minutes.
+/// log2 of the time at which the last class ends: 2^40 ns, eighteen minutes. Longer times count in
+/// that class, too.
 const POWERS: u32 = 40;
 const CLASSES: usize = (POWERS - FINE_BITS + 1) as usize * FINE;
 /// One in this many short operations is timed, on average: timing one reads the clock twice.

@@ -17,7 +17,7 @@
 //! people.put("ada", "1815")?;
 //! assert_eq!(people.get("ada")?.as_deref(), Some(&b"1815"[..]));
 //!
-//! // All of it or nothing; repeated after a conflict with another transaction.
+//! // Atomic: all or nothing. Retried after a conflict with another transaction.
 //! db.transact(|txn| {
 //!     txn.put(&people, "grace", "1906")?;
 //!     txn.delete(&people, "ada")
@@ -42,7 +42,7 @@
 //! | build keys from numbers and strings | [`mod@tuple`] |
 //! | keep secondary indexes | [`Table`], [`TableSpec`], [`IndexSpec`] |
 //! | describe the columns of rows, for smaller leaves | [`layout`] |
-//! | load much data, build an index next to writers | [`load`] |
+//! | load large amounts of data, build an index while others write | [`load`] |
 //! | create, rename, swap or drop trees together | [`schema`] |
 //! | follow committed changes | [`feed`] |
 //! | back up, restore and check | [`backup`], [`check`] |
@@ -61,7 +61,7 @@
 //! | skip or wait for locked rows, see the newest version, read some columns | `get_with` and `scan_with`, with [`ReadOptions`] |
 //! | one write | [`Tree::put`]; [`Tree::delete`] |
 //! | writes that depend on nothing read | [`Db::commit`] of a [`Batch`] |
-//! | writes that depend on reads | [`Db::transact`]; [`Db::try_transact`] to return an error of one's own |
+//! | writes that depend on reads | [`Db::transact`]; [`Db::try_transact`] to return an error of your own |
 //! | count a range | [`Tree::count`] reads it; [`Tree::row_count`] and [`Tree::estimate`] do not |
 //! | delete a range | [`Tree::delete_range`] and [`Batch::delete_range`], at the price of one row; [`Txn::delete_range`] row by row |
 //! | a new number | [`Tree::next_number`], [`Tree::reserve`] |
@@ -72,7 +72,7 @@
 //! is promised of data (`docs/safety.md`) and how to operate a store (`docs/operating.md`).
 
 #![deny(missing_docs)]
-// What only `internals` shows is used by the workspace alone.
+// Items that only `internals` exports are used within this workspace alone.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 // Modules document their private parts for readers of the source.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -81,7 +81,7 @@
 #[macro_use]
 mod plant;
 
-// Defines the macro `short_debug!`, likewise.
+// Likewise for the macro `short_debug!`.
 #[macro_use]
 mod debug;
 

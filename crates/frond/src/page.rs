@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     error::{Error, Place, Result},
-    io::File,
+    io::{AlignedBuf, File},
     layout::DecodeError,
     sync::{Arc, AtomicU64, Ordering},
     types::{Lineage, StoreId, VersionNumber},
@@ -49,13 +49,14 @@ pub struct Link {
     pub offset: u64,
     /// Length of the extent.
     pub bytes: u32,
-    /// Length of the hashed part, which ends the extent. Whole pages but runs: `bytes`.
+    /// Length of the hashed part, at the end of the extent: the footer of a run, or the table of a
+    /// blob; for a whole page (`store/page.rs`), `bytes`.
     pub footer_bytes: u32,
     /// [`page_hash`] of the hashed part.
     pub hash: u64,
     /// The version that first linked the page.
     pub birth: VersionNumber,
-    /// The line of descent that wrote it.
+    /// The lineage that wrote the page.
     pub lineage: Lineage,
 }
 
@@ -133,7 +134,7 @@ impl Identity {
     }
 }
 
-/// Checksum of a page, for a run that of its footer: XXH3-64 seeded with the identity.
+/// Checksum of a page, or of a run's footer: XXH3-64 seeded with the identity.
 pub fn page_hash(identity: &Identity, bytes: &[u8]) -> u64 {
     let seed = if plant!("store: identity not mixed in") { 1 } else { identity.seed() };
     xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed)
@@ -224,6 +225,13 @@ impl StoreFile {
             }
             newer => newer.at(&self.path),
         }
+    }
+
+    /// Reads `bytes` bytes from `offset`; `what` names them if there is no memory for them.
+    pub fn read(&self, offset: u64, bytes: u64, what: &'static str) -> Result<AlignedBuf> {
+        let mut read = AlignedBuf::try_zeroed(usize::try_from(bytes).unwrap_or(usize::MAX), what)?;
+        self.read_at(&mut read, offset)?;
+        Ok(read)
     }
 
     /// Fills `buf` from `offset`.

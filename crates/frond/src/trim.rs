@@ -6,8 +6,8 @@
 //! memory it would keep about as much as that work took, outside of any budget. Programs with
 //! another allocator lose nothing.
 //!
-//! A store of very many trees leaves as much when it is closed, in pieces that the next store to be
-//! opened does not fill.
+//! Closing a store of very many trees leaves as much free memory, in pieces that the next store to
+//! be opened does not fill.
 //!
 //! Cost: some milliseconds, during which allocations of other threads may wait; more in a program
 //! with much memory of its own. So it is called seldom, without locks that others wait for, and
@@ -16,7 +16,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bytes freed below which the allocator may keep what it likes.
+/// If fewer bytes than this were freed, the allocator may keep them.
 const FREED_MIN: u64 = 4 << 20;
 
 /// Returns the allocator's free memory to the system if `freed_bytes`, freed just now, is large

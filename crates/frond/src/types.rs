@@ -137,7 +137,7 @@ pub enum Durability {
     Lazy,
 }
 
-/// The trade-off of a tree between size and speed: its only setting of that kind.
+/// A tree's trade-off between size and speed: the only setting of that kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum SizeClass {
@@ -180,7 +180,7 @@ pub struct KeyStart {
 }
 
 impl KeyStart {
-    /// Bytes of a key that are kept at most.
+    /// Most bytes of a key that are kept.
     pub const BYTES_MAX: usize = 64;
 
     /// Keeps the start of `key`.

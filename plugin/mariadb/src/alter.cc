@@ -106,9 +106,9 @@ bool ha_frond::can_reinterpret(const Field &field, CHARSET_INFO *charset) const
 
 /*
   Whether a column can change its type without a copy of the table. Strings are stored with their
-  length and without the spaces that CHAR adds. So they may become longer, and CHAR may become
-  VARCHAR, and that TEXT. Keys hold the weights of a VARCHAR, which do not depend on its maximum
-  length.
+  length and without the spaces that CHAR adds. So they may become longer, CHAR may become VARCHAR,
+  and VARCHAR may become TEXT. Keys hold the weights of a VARCHAR, which depend on its maximum
+  length only in a few collations (Key_codec::is_the_same_if_longer).
 */
 bool ha_frond::can_convert_nocopy(const Field &field, const Column_definition &type) const
 {

@@ -52,9 +52,9 @@ struct Column {
     CHARSET_INFO *charset;
     bool pads_bytes; /* The character set pads with the byte of a space. */
     /*
-      Most values of the column can be recovered from the key; the others, see `is_recoverable`, are stored
-      next to the key. A stored value that is empty means that the key has it, so the key is decoded
-      first.
+      Most values of the column can be recovered from the key; the others, see `is_recoverable`, are
+      stored next to the key. A stored value that is empty means that the key has it, so the key is
+      decoded first.
     */
     bool is_mostly_recoverable = false;
     const Text_of_weights *text = nullptr; /* For text that can mostly be recovered. */

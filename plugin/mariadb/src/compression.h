@@ -17,7 +17,7 @@ struct Compression {
     uint64_t blocks = 0, buffer_blocks = 0;
     uint64_t bytes_in = 0, bytes_out = 0, nanos = 0;
     uint64_t buffer_bytes_in = 0, buffer_bytes_out = 0, buffer_nanos = 0;
-    /* Chunks to which a general codec was applied, and those that it did not help. */
+    /* Chunks that a general codec compressed, and those stored raw because it saved too little. */
     uint64_t coded = 0, coded_bytes_in = 0, coded_bytes_out = 0, raw = 0;
     uint64_t decoded = 0, decoded_bytes = 0, decode_nanos = 0;
 

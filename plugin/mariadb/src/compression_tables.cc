@@ -49,9 +49,9 @@ namespace {
 constexpr const char *KINDS[] = {"primary", "secondary"};
 
 /* What the _RESET tables have reported so far. */
-std::mutex told_mutex;
-Compression_by_codec told;
-std::map<uint32_t, Compression> told_of_trees;
+std::mutex reported_mutex;
+Compression_by_codec reported;
+std::map<uint32_t, Compression> reported_of_trees;
 
 void compression_columns(Schema_row *row, const Compression &done)
 {
@@ -85,13 +85,13 @@ int fill_cmp_reset(THD *thd, TABLE_LIST *tables, COND *)
         return 0;
     Compression_by_codec since;
     {
-        std::lock_guard<std::mutex> guard(told_mutex);
+        std::lock_guard<std::mutex> guard(reported_mutex);
         const Compression_by_codec now = Compression_by_codec::now();
         since = now;
         for (int codec = 0; codec < Compression_by_codec::CODECS; codec++)
             for (int which : {PRIMARY, SECONDARY})
-                since.of[codec][which].subtract(told.of[codec][which]);
-        told = now;
+                since.of[codec][which].subtract(reported.of[codec][which]);
+        reported = now;
     }
     return fill_cmp_from(thd, tables, since);
 }
@@ -134,8 +134,8 @@ int fill_per_index_reset(THD *thd, TABLE_LIST *tables, COND *)
 {
     if (!may_look(thd))
         return 0;
-    std::lock_guard<std::mutex> guard(told_mutex);
-    return fill_per_index_from(thd, tables, &told_of_trees);
+    std::lock_guard<std::mutex> guard(reported_mutex);
+    return fill_per_index_from(thd, tables, &reported_of_trees);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ void Cursor::suspend()
     bool forward = forward_;
     close();
     kept_key_ = std::move(key);
-    /* The projection may have been released when the cursor continues. */
+    /* The projection may have been released by the time the cursor continues. */
     how_.projection = nullptr;
     how_.projection_number = 0;
     suspended_ = has_row;
@@ -117,7 +117,7 @@ int Cursor::seek_last()
 }
 
 /* Positions the cursor after the current row, or before it. */
-int Cursor::seek_beside_current(bool forward)
+int Cursor::seek_past_current(bool forward)
 {
     std::string key(this->key());
     if (forward)
@@ -170,7 +170,7 @@ int Cursor::step(bool forward)
             return error;
     } else if (forward != forward_) {
         if (row_ != nullptr) {
-            if (int error = seek_beside_current(forward))
+            if (int error = seek_past_current(forward))
                 return error;
             batch_ = {nullptr, 0};
         }
@@ -182,7 +182,7 @@ int Cursor::step(bool forward)
             if (int code = frond_cursor_is_current(cursor_, at_ + 1, &is_current, session_->error()))
                 return session_->fail(code);
             if (!is_current) {
-                if (int error = seek_beside_current(forward))
+                if (int error = seek_past_current(forward))
                     return error;
                 break;
             }

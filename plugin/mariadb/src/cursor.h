@@ -94,7 +94,7 @@ private:
     int seek(std::string_view key);
     int fetch(bool forward);
     int reopen(bool forward);
-    int seek_beside_current(bool forward);
+    int seek_past_current(bool forward);
     void forget_rows();
 
     Session *session_ = nullptr;

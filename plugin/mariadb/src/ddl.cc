@@ -176,7 +176,7 @@ int ha_frond::rename_table(const char *from, const char *to)
     if (Temporary_table::rename(old_name, new_name))
         return 0;
     if (int error = Attributes::read(old_name.c_str(), &attributes)) {
-        /* The DDL log repeats it after it was done. */
+        /* The DDL log repeats a rename that was already made. */
         return Attributes::read(new_name.c_str(), &attributes) == 0 ? 0 : error;
     }
     Steps steps(ha_thd());

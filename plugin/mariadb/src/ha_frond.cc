@@ -290,9 +290,10 @@ double ha_frond::read_time(uint index, uint ranges, ha_rows rows)
 }
 
 /*
-  Whether the optimizer is comparing plans for the table's SELECT. It asks for the number of rows
-  for the sake of COUNT(*) before it allocates positions. When in doubt, no: a count that is not
-  wanted costs time, but an estimate that is taken for a count is a wrong result.
+  Whether the optimizer is comparing plans for the table's SELECT. By then it has allocated
+  positions; it asks for the number of rows for the sake of COUNT(*) before that. When in doubt, no:
+  a count that is not wanted costs time, but an estimate that is taken for a count is a wrong
+  result.
 */
 bool ha_frond::is_being_planned() const
 {

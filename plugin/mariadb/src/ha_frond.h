@@ -133,7 +133,7 @@ private:
     int fill_ranges();
     size_t rows_together() const;
     int read_entries_ahead(const Index &index);
-    void leave_rows_that_were_outrun();
+    void leave_stale_rows();
     void leave_rows_ahead();
     static range_seq_t begin_ranges(void *handler, uint ranges, uint mode);
     static bool next_range(range_seq_t handler, KEY_MULTI_RANGE *range);
@@ -165,7 +165,7 @@ private:
     int begin_load();
     int load_entries();
     int end_load(bool keeps);
-    int loaded_twice(int code);
+    int report_duplicate(int code);
     frond_txn *writer() const { return copy_ != nullptr ? copy_ : session_->txn(); }
     int insert_entries(frond_conflict *conflict);
     int change_entries(frond_conflict *conflict);
@@ -248,9 +248,9 @@ private:
     */
     frond_txn *copy_ = nullptr;
     /*
-      For the new table of a copying ALTER, which no other session sees: rows go into loads from the
-      first one on. The server has started a copy, and by starting a bulk insert it says that it
-      also handles errors of the copy's end.
+      For the new table of a copying ALTER, which no other session sees and whose rows go into loads
+      from the first one on: whether the server has started a copy, and whether it has started a
+      bulk insert. Only with the latter does it also handle errors at the end of the copy.
     */
     bool is_copied_into_ = false, is_bulk_insert_ = false;
     std::unique_ptr<frond::Table_load> load_;

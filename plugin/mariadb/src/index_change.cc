@@ -219,14 +219,14 @@ int Index_change::load(Session *session, TABLE *altered, const Plan &plan)
       The first row that has the key supplies its columns, including those that the entry does not
       have.
     */
-    const Table_load::Twice &twice = *load.duplicate();
+    const Table_load::Duplicate &duplicate = *load.duplicate();
     const int found = scan(session, altered, plan, txn.get(), [&](std::string_view row_key, const uchar *record) {
         bool is_unique;
         bytes.clear();
-        const Span span = ha_frond::append_entry(plan.indexes[twice.index], record, row_key, &bytes, &is_unique);
-        if (std::string_view(bytes).substr(0, span.value) != twice.key)
+        const Span span = ha_frond::append_entry(plan.indexes[duplicate.index], record, row_key, &bytes, &is_unique);
+        if (std::string_view(bytes).substr(0, span.value) != duplicate.key)
             return static_cast<int>(FROND_OK);
-        print_keydup_error(altered, &altered->key_info[twice.index], MYF(0));
+        print_keydup_error(altered, &altered->key_info[duplicate.index], MYF(0));
         return static_cast<int>(DUPLICATE_KEY);
     });
     return found == FROND_OK ? CORRUPT : found;
@@ -355,13 +355,13 @@ int drop_unnamed_trees(handlerton *)
         std::vector<std::string> indexes;
         bool are_all_known = true; /* This build can read the attributes of all row trees. */
     } listed;
-    auto keep = [](void *context, const frond_tree_listed *told) {
+    auto keep = [](void *context, const frond_tree_listed *found) {
         Listed *listed = static_cast<Listed *>(context);
         Attributes attributes;
-        if (told->name[0] == '#') {
-            listed->indexes.emplace_back(told->name);
-        } else if (told->attributes == nullptr ||
-                   !Attributes::decode(view(told->attributes, told->attributes_length), &attributes)) {
+        if (found->name[0] == '#') {
+            listed->indexes.emplace_back(found->name);
+        } else if (found->attributes == nullptr ||
+                   !Attributes::decode(view(found->attributes, found->attributes_length), &attributes)) {
             listed->are_all_known = false;
         } else {
             std::set<std::string> &named = listed->named[attributes.id];

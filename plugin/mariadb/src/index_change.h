@@ -78,7 +78,10 @@ private:
     Attributes after_;
 };
 
-/* Whether the table has this version of its .frm file: 0 if so. */
+/*
+  Whether the table was last changed with this version of its .frm file: 0 if so, 1 if not, 2 if the
+  store has no such table.
+*/
 int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong);
 
 /* Drops trees of indexes that no table names: remains of an ALTER that a crash has ended. */

@@ -92,7 +92,7 @@ bool may_look(THD *thd)
 
 namespace {
 
-/* Maximum number of locks that are listed; a note says how many more there are. */
+/* Maximum number of locks that are listed; a warning says how many more there are. */
 constexpr size_t LOCKS_MAX = 100000;
 constexpr size_t QUERY_BYTES_MAX = 3 * 1024;
 

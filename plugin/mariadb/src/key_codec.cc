@@ -75,11 +75,11 @@ Key_codec::Part::Part(const TABLE *table, const KEY_PART_INFO &info, bool is_pri
     const bool is_float = column.kind == Kind::Float || column.kind == Kind::Double;
     column.text = weights && is_whole ? weights->text() : nullptr;
     column.is_mostly_recoverable = column.text != nullptr || (is_float && is_whole && !is_primary);
-    told = Told::Nothing;
+    recoverable = Recoverable::No;
     if (column.is_mostly_recoverable)
-        told = Told::Mostly;
+        recoverable = Recoverable::Mostly;
     else if (is_whole && !column.is_text() && !is_float)
-        told = Told::All;
+        recoverable = Recoverable::Fully;
 }
 
 Key_codec::Key_codec(const TABLE *table, const KEY *key)
@@ -87,24 +87,24 @@ Key_codec::Key_codec(const TABLE *table, const KEY *key)
     for (uint i = 0; i < key->user_defined_key_parts; i++) {
         parts_.emplace_back(table, key->key_part[i], key - table->key_info == static_cast<ptrdiff_t>(table->s->primary_key));
         const Part &part = parts_.back();
-        if (part.told != Told::All && part.is_whole)
+        if (part.recoverable != Recoverable::Fully && part.is_whole)
             kept_.push_back(part.column);
         has_prefixes_ |= !part.is_whole;
     }
     if (parts_.size() == 1) {
         const Part &part = parts_.front();
-        is_one_word_ = part.width != 0 && part.told == Told::All && !part.is_nullable() && !part.is_descending;
+        is_one_word_ = part.width != 0 && part.recoverable == Recoverable::Fully && !part.is_nullable() && !part.is_descending;
     }
 }
 
-bool Key_codec::gives(const MY_BITMAP *columns) const
+bool Key_codec::recovers_any_of(const MY_BITMAP *columns) const
 {
     return std::any_of(parts_.begin(), parts_.end(), [columns](const Part &part) {
-        return part.told != Told::Nothing && bitmap_is_set(columns, part.column.index);
+        return part.recoverable != Recoverable::No && bitmap_is_set(columns, part.column.index);
     });
 }
 
-bool Key_codec::tells(const MY_BITMAP *columns) const
+bool Key_codec::has_whole(const MY_BITMAP *columns) const
 {
     return std::none_of(parts_.begin(), parts_.end(), [columns](const Part &part) {
         return !part.is_whole && bitmap_is_set(columns, part.column.index);
@@ -116,13 +116,13 @@ const Column &Key_codec::kept(uint field) const
     return *std::find_if(kept_.begin(), kept_.end(), [field](const Column &column) { return column.index == field; });
 }
 
-Told Key_codec::told(uint field) const
+Recoverable Key_codec::recoverable(uint field) const
 {
-    Told told = Told::Nothing;
+    Recoverable recoverable = Recoverable::No;
     for (const Part &part : parts_)
         if (part.column.index == field)
-            told = std::max(told, part.told);
-    return told;
+            recoverable = std::max(recoverable, part.recoverable);
+    return recoverable;
 }
 
 void Key_codec::append(const Part &part, const uchar *data, size_t length, std::string *out) const
@@ -269,7 +269,7 @@ std::vector<uint> Key_codec::layout_ends() const
 
 void Key_codec::decode_certain(std::string_view key, uchar *record) const
 {
-    decode(key, record, nullptr, nullptr, Told::All);
+    decode(key, record, nullptr, nullptr, Recoverable::Fully);
 }
 
 /* Decodes the content of an escaped part into the record. Overwrites `bytes`. */
@@ -291,7 +291,7 @@ bool Key_codec::decode_text(const Part &part, std::string *bytes, uchar *record)
 
 /* Decodes a key. Skips columns of which the key has less than `least`. */
 std::optional<size_t> Key_codec::decode(std::string_view key, uchar *record, const MY_BITMAP *wanted, bool *skipped,
-                                        Told least) const
+                                        Recoverable least) const
 {
     if (is_one_word_) {
         const Part &part = parts_.front();
@@ -316,10 +316,10 @@ std::optional<size_t> Key_codec::decode(std::string_view key, uchar *record, con
             else if (record != nullptr)
                 part.column.set_not_null(record);
         }
-        bool fills = record != nullptr && !is_null && part.told >= least;
+        bool fills = record != nullptr && !is_null && part.recoverable >= least;
         if (fills && wanted != nullptr && !bitmap_is_set(wanted, part.column.index)) {
             fills = false;
-            if (skipped != nullptr && part.told == Told::All)
+            if (skipped != nullptr && part.recoverable == Recoverable::Fully)
                 *skipped = true;
         }
         if (part.width != 0) {

@@ -14,10 +14,10 @@
 namespace frond {
 
 /* How much of a column can be recovered from its key. */
-enum class Told : uint8_t {
-    Nothing, /* A prefix of a column, or weights that cannot be turned back. */
+enum class Recoverable : uint8_t {
+    No,      /* A prefix of a column, or weights that cannot be turned back. */
     Mostly,  /* See Column::is_mostly_recoverable. */
-    All,
+    Fully,
 };
 
 /* The least key above all keys that start with `prefix`; empty if there is none. */
@@ -58,7 +58,7 @@ public:
     std::optional<size_t> decode(std::string_view key, uchar *record, const MY_BITMAP *wanted = nullptr,
                                  bool *skipped = nullptr) const
     {
-        return decode(key, record, wanted, skipped, Told::Mostly);
+        return decode(key, record, wanted, skipped, Recoverable::Mostly);
     }
     /* Fills the columns that can be recovered whatever their values are. */
     void decode_certain(std::string_view key, uchar *record) const;
@@ -69,16 +69,16 @@ public:
     const std::vector<Column> &kept() const { return kept_; }
     /* The column of `kept()` that is this field. */
     const Column &kept(uint field) const;
-    Told told(uint field) const;
+    Recoverable recoverable(uint field) const;
     /* Whether one of these columns can be recovered from keys, always or mostly. */
-    bool gives(const MY_BITMAP *columns) const;
+    bool recovers_any_of(const MY_BITMAP *columns) const;
     /*
       Whether a part is only a prefix of its column; neither the key nor the entry's value has the
       rest.
     */
     bool has_prefixes() const { return has_prefixes_; }
     /* Whether none of these columns has such a part. */
-    bool tells(const MY_BITMAP *columns) const;
+    bool has_whole(const MY_BITMAP *columns) const;
     /* Whether keys stay the same when this column, a VARCHAR, becomes longer. */
     bool is_the_same_if_longer(uint field) const;
     /* For each declared part, the number of parts of the tree's key up to its end. */
@@ -97,7 +97,7 @@ private:
         bool is_descending;
         bool keeps_spaces;  /* A CHAR whose trailing spaces count, as without PAD SPACE. */
         bool is_whole;      /* Not a prefix of the column. */
-        Told told;
+        Recoverable recoverable;
         size_t chars;
         std::optional<Weights> weights;
     };
@@ -110,7 +110,7 @@ private:
     };
 
     std::optional<size_t> decode(std::string_view key, uchar *record, const MY_BITMAP *wanted, bool *skipped,
-                                 Told least) const;
+                                 Recoverable least) const;
     bool decode_text(const Part &part, std::string *bytes, uchar *record) const;
     void append_tuple_part(const Part &part, const uchar *data, std::string *out) const;
     void append(const Part &part, const uchar *data, size_t length, std::string *out) const;

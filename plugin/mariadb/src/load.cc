@@ -87,7 +87,7 @@ int ha_frond::load_entries()
         const frond_entry &entry = entries_[i];
         const uint index = i == 0 ? table->s->keys : entry_index_[i];
         if (int code = load_->put(index, view(entry.key, entry.key_length), view(entry.value, entry.value_length)))
-            return code == DUPLICATE_KEY ? loaded_twice(code) : session_->fail(code);
+            return code == DUPLICATE_KEY ? report_duplicate(code) : session_->fail(code);
     }
     return 0;
 }
@@ -95,20 +95,20 @@ int ha_frond::load_entries()
 /*
   Puts the columns of the duplicate key where the server looks for them when it reports the error.
 */
-int ha_frond::loaded_twice(int code)
+int ha_frond::report_duplicate(int code)
 {
-    const Table_load::Twice *twice = load_->duplicate();
-    if (twice == nullptr)
+    const Table_load::Duplicate *duplicate = load_->duplicate();
+    if (duplicate == nullptr)
         return session_->fail(code);
     uchar *record = table->record[0];
-    const bool is_row = twice->index == table->s->keys;
-    const uint number = is_row ? plan().primary : twice->index;
+    const bool is_row = duplicate->index == table->s->keys;
+    const uint number = is_row ? plan().primary : duplicate->index;
     /* BLOBs of the record point into the value, which must outlive the load. */
-    frond_buffer_set(&row_buffer_, twice->value.data(), twice->value.size(), nullptr);
+    frond_buffer_set(&row_buffer_, duplicate->value.data(), duplicate->value.size(), nullptr);
     std::string_view value = view(row_buffer_.data, row_buffer_.length);
     std::string row_key;
-    if (is_row ? !decode_row_key(twice->key, nullptr, record) || !plan().row->decode(value, nullptr, record)
-               : !decode_entry(plan().indexes[number], twice->key, value, record, nullptr, &row_key))
+    if (is_row ? !decode_row_key(duplicate->key, nullptr, record) || !plan().row->decode(value, nullptr, record)
+               : !decode_entry(plan().indexes[number], duplicate->key, value, record, nullptr, &row_key))
         return HA_ERR_CRASHED;
     errkey = number;
     session_->met_duplicate(table_share, number);
@@ -128,7 +128,7 @@ int ha_frond::end_load(bool keeps)
         */
         const int code = load_->finish(table->s->keys);
         if (code != FROND_OK)
-            error = code == DUPLICATE_KEY ? loaded_twice(code) : session_->fail(code);
+            error = code == DUPLICATE_KEY ? report_duplicate(code) : session_->fail(code);
     }
     load_.reset();
     if (keeps && error == 0)

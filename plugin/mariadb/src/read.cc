@@ -74,7 +74,7 @@ void ha_frond::make_projection()
     std::unique_ptr<Wanted> made(new Wanted);
     const MY_BITMAP *wanted = table->read_set;
     made->columns.assign(wanted->bitmap, wanted->bitmap + no_words_in_map(wanted));
-    made->has_key_columns = plan().has_primary() && plan().primary_key().gives(wanted);
+    made->has_key_columns = plan().has_primary() && plan().primary_key().recovers_any_of(wanted);
     made->has_blobs = plan().row->has_blobs(wanted);
     if (plan().row->project(wanted, &made->projection) &&
         frond_projection_new(share_->row_tree().stored(), made->projection.parts.data(), made->projection.parts.size(), &made->handle,
@@ -260,10 +260,10 @@ int ha_frond::read_current(uchar *record)
 /* Reads the row of an entry, unless the entry has all columns that are wanted. */
 int ha_frond::read_by_entry(const Index &index, std::string_view key, std::string_view value, uchar *record)
 {
-    /* In that case the server takes virtual columns from the entry, even if the row is read. */
-    const bool tells = keyread_enabled();
+    /* With keyread the server takes virtual columns from the entry, even if the row is read. */
+    const bool is_keyread = keyread_enabled();
     const bool filters = filters_entries(record);
-    if (!decode_entry(index, key, value, tells || filters ? record : nullptr, filters ? nullptr : table->read_set,
+    if (!decode_entry(index, key, value, is_keyread || filters ? record : nullptr, filters ? nullptr : table->read_set,
                       &row_key_))
         return HA_ERR_CRASHED;
     if (filters)
@@ -277,13 +277,13 @@ int ha_frond::read_by_entry(const Index &index, std::string_view key, std::strin
     if (int error = fetch_row(row_key_, record))
         return error;
     /* The row has no virtual columns, and decoding it has set their NULL bits. */
-    return !tells || decode_entry(index, key, value, record, table->read_set, &row_key_) ? 0 : HA_ERR_CRASHED;
+    return !is_keyread || decode_entry(index, key, value, record, table->read_set, &row_key_) ? 0 : HA_ERR_CRASHED;
 }
 
 /*
   Whether an entry has everything that is read of the row. Partitions that are merged in the order
-  of an index need all its columns, including prefixes, which only rows have; and positions need
-  those of the primary key.
+  of an index need all its columns, including those of which the index has a prefix, which only rows
+  have; and positions need the columns of the primary key.
 */
 bool ha_frond::is_covered(const Index &index)
 {
@@ -295,7 +295,7 @@ bool ha_frond::is_covered(const Index &index)
     */
     if (end_range != nullptr && index.key.has_prefixes())
         return false;
-    return table->part_info == nullptr || index.key.tells(table->read_set);
+    return table->part_info == nullptr || index.key.has_whole(table->read_set);
 }
 
 /* Whether entries are filtered. Conditions refer to the columns of the table's first record. */
@@ -351,9 +351,10 @@ int ha_frond::check_entry()
 }
 
 /*
-  Accepts a condition on an index. Not for the primary key, whose rows come with their keys. Not for
-  an index with a prefix of a column: its entries do not fill the record so that it could be
-  compared with the end of a range, which comes with the condition.
+  Accepts a condition on an index. Not on the primary key, whose rows come with their keys. Nor on
+  an index with a prefix of a column: together with the condition, the engine would have to compare
+  each entry with the end of the range, but such entries do not fill the record well enough for
+  that.
 */
 Item *ha_frond::idx_cond_push(uint index, Item *condition)
 {
@@ -426,7 +427,7 @@ int ha_frond::multi_range_read_next(range_id_t *range)
     do
         error = handler::multi_range_read_next(range);
     while (error == 0 && ranges_ahead_.skips(*range));
-    /* That error has ended the sequence. */
+    /* An error of reading ahead has ended the sequence of ranges. */
     if (ranges_error_ != 0)
         error = ranges_error_;
     /* Joins treat any error as the end, and check whether it was reported. */
@@ -452,7 +453,7 @@ bool ha_frond::next_range(range_seq_t handler, KEY_MULTI_RANGE *range)
 /* Takes the next ranges, and reads the rows that they name. Returns a HA_ERR_*. */
 int ha_frond::fill_ranges()
 {
-    leave_rows_that_were_outrun();
+    leave_stale_rows();
     rows_ahead_.clear();
     choose_projection();
     const size_t rows = rows_together();
@@ -496,7 +497,7 @@ int ha_frond::read_entries_ahead(const Index &index)
     choose_projection();
     if (rows_ahead_.has(session_, row_key_, projection_number()))
         return 0;
-    leave_rows_that_were_outrun();
+    leave_stale_rows();
     const size_t rows_max = rows_together();
     const size_t rows = std::min({entries_wanted_, cursor_.rows_ahead() + 1, rows_max});
     entries_wanted_ = std::min(entries_wanted_ * ENTRIES_GROWTH, rows_max);
@@ -517,9 +518,9 @@ int ha_frond::read_entries_ahead(const Index &index)
   A statement that writes between two reads, as INSERT ... SELECT does, reads row by row from then
   on.
 */
-void ha_frond::leave_rows_that_were_outrun()
+void ha_frond::leave_stale_rows()
 {
-    if (rows_ahead_.is_outrun(session_))
+    if (rows_ahead_.is_stale(session_))
         entries_wanted_ = 0;
 }
 
@@ -533,8 +534,8 @@ void ha_frond::leave_rows_ahead()
 
 /*
   Keeps the server from sorting keys or positions where rows must be locked in the order of the
-  ranges, and in partitioned tables: when scans of several indexes of one were intersected by
-  position, sorted positions have lost rows.
+  ranges, and in partitioned tables. There, sorted positions have lost rows when scans of several
+  indexes of a table were intersected by position.
 */
 void ha_frond::restrict_ranges(uint *mode) const
 {

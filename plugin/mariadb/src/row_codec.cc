@@ -77,10 +77,10 @@ Row_codec::Row_codec(const TABLE *table, const Key_codec *primary)
     null_defaults_.assign(table->s->default_values, table->s->default_values + null_bytes);
     for (uint i = 0; i < table->s->fields; i++) {
         const Field *field = table->field[i];
-        const Told told = primary == nullptr ? Told::Nothing : primary->told(i);
-        if (!field->stored_in_db() || told == Told::All)
+        const Recoverable recoverable = primary == nullptr ? Recoverable::No : primary->recoverable(i);
+        if (!field->stored_in_db() || recoverable == Recoverable::Fully)
             continue;
-        const Column column = told == Told::Mostly ? primary->kept(i) : Column(field, record);
+        const Column column = recoverable == Recoverable::Mostly ? primary->kept(i) : Column(field, record);
         if (column.null_bit != 0)
             null_mask_[column.null_offset] |= column.null_bit;
         fixed_bytes_ += column.is_fixed() ? column.length : LENGTH_BYTES_MAX;

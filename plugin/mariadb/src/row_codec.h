@@ -24,9 +24,9 @@ struct Projection {
   A value is: the version of its layout (two bytes), the record's NULL bits as the server stores
   them, then each column. Columns of fixed length are in the form that sorts, others start with
   their length. A column that is NULL is written as zeros. So the engine sees typed columns, and can
-  store each in the form that takes least. Virtual columns, and columns that can be recovered from
-  the key, are left out. A text that can mostly be recovered is left empty where it can: the key is
-  decoded first.
+  store each in its smallest form. Virtual columns, and columns that can be recovered from the key,
+  are left out. A text that can mostly be recovered is left empty where the key determines it, so
+  the key must be decoded first.
 */
 class Row_codec {
 public:

@@ -78,7 +78,7 @@ bool Rows_ahead::is_current(const Session *session, uint64_t projection_number) 
     return is_read_ && writes_ == session->writes() && projection_number_ == projection_number;
 }
 
-bool Rows_ahead::is_outrun(const Session *session) const
+bool Rows_ahead::is_stale(const Session *session) const
 {
     return is_read_ && writes_ != session->writes();
 }

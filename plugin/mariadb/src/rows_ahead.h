@@ -41,15 +41,15 @@ public:
     */
     int read(Session *session, const Tree &tree, const frond_projection *projection, uint64_t projection_number);
     /*
-      Whether the row was read; then it is the next one. `value` receives it, or nothing if there is
-      no row with this key.
+      Looks up a row; false if it was not read. The next lookup continues after it. `value` receives
+      the row's value, with null data if there is no row with this key.
     */
     bool find(const Session *session, std::string_view key, uint64_t projection_number, frond_bytes *value);
     /* Whether rows were read that were not looked up yet. */
     bool has_rest() const { return is_read_ && at_ < ends_.size(); }
     bool has(const Session *session, std::string_view key, uint64_t projection_number) const;
     /* Whether rows were read in vain, because the session has written since. */
-    bool is_outrun(const Session *session) const;
+    bool is_stale(const Session *session) const;
     /* Releases memory that exceeds what a statement may leave behind. */
     void trim(size_t kept_bytes);
 

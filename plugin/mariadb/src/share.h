@@ -129,7 +129,7 @@ public:
     THR_LOCK lock;
     /*
       Whether any statement has locked the AUTO_INCREMENT numbers (ha_frond::begin_numbers), and how
-      many sessions are taking numbers that have not seen this.
+      many sessions that have not seen this are taking numbers.
     */
     std::atomic<bool> numbers_are_locked{false};
     std::atomic<int> numbering_unlocked{0};

@@ -10,10 +10,10 @@ namespace {
 
 void keep(void *context, const uint8_t *key, size_t key_length, const uint8_t *value, size_t value_length)
 {
-    Table_load::Twice *twice = static_cast<Table_load::Twice *>(context);
-    twice->is_recoverable = true;
-    twice->key.assign(reinterpret_cast<const char *>(key), key_length);
-    twice->value.assign(reinterpret_cast<const char *>(value), value_length);
+    Table_load::Duplicate *duplicate = static_cast<Table_load::Duplicate *>(context);
+    duplicate->is_recoverable = true;
+    duplicate->key.assign(reinterpret_cast<const char *>(key), key_length);
+    duplicate->value.assign(reinterpret_cast<const char *>(value), value_length);
 }
 
 }  // namespace
@@ -29,12 +29,12 @@ template <typename Begin> int Table_load::add(uint index, Begin begin)
         loads_.resize(index + 1);
     std::unique_ptr<One> &one = loads_[index];
     one.reset(new One);
-    one->twice.index = index;
+    one->duplicate.index = index;
     if (int code = begin(&one->load))
         return code;
     if (int code = frond_load_set_interrupter(one->load, session_->interrupter(), error()))
         return code;
-    return frond_load_on_duplicate(one->load, keep, &one->twice, error());
+    return frond_load_on_duplicate(one->load, keep, &one->duplicate, error());
 }
 
 int Table_load::fill(uint index, const frond_tree *tree)
@@ -52,7 +52,7 @@ int Table_load::finish(uint first)
     std::vector<frond_load *> loads;
     for (const std::unique_ptr<One> &one : loads_)
         if (one != nullptr && one->load != nullptr)
-            loads.insert(one->twice.index == first ? loads.begin() : loads.end(), one->load);
+            loads.insert(one->duplicate.index == first ? loads.begin() : loads.end(), one->load);
     const int code = frond_loads_finish(loads.data(), loads.size(), nullptr, error());
     /* After any other code the engine has released the handles. */
     if (code != INVALID_ARGUMENT)
@@ -71,11 +71,11 @@ void Table_load::give_up()
         }
 }
 
-const Table_load::Twice *Table_load::duplicate() const
+const Table_load::Duplicate *Table_load::duplicate() const
 {
     for (const std::unique_ptr<One> &one : loads_)
-        if (one != nullptr && one->twice.is_recoverable)
-            return &one->twice;
+        if (one != nullptr && one->duplicate.is_recoverable)
+            return &one->duplicate;
     return nullptr;
 }
 

@@ -44,17 +44,17 @@ public:
     void give_up();
 
     /* For DUPLICATE_KEY: a row of the index that has the key of another. */
-    struct Twice {
+    struct Duplicate {
         uint index = 0;
         bool is_recoverable = false;
         std::string key, value;
     };
-    const Twice *duplicate() const;
+    const Duplicate *duplicate() const;
 
 private:
     struct One {
         frond_load *load = nullptr;
-        Twice twice;
+        Duplicate duplicate;
     };
 
     frond_error *error() const;

@@ -25,10 +25,10 @@ struct Unit_form {
   Turns weights back into a text.
 
   Several characters have the same weight: a and A in most collations. One of them is chosen, a
-  lower-case letter if there is one. A text of chosen characters only need not be stored next to its
-  key (`is_recoverable`): digits, hexadecimal numbers and addresses are often such texts. Only characters
-  of one byte are considered, and those beyond ASCII only in binary collations: other characters can
-  depend on those around them.
+  lower-case letter if there is one. A text that consists only of chosen characters need not be
+  stored next to its key (`is_recoverable`): digits, hexadecimal numbers and addresses are often
+  such texts. Only characters of one byte are considered, and those beyond ASCII only in binary
+  collations: other characters can depend on those around them.
 
   There is one object for each collation, for the lifetime of the process.
 */

@@ -12,8 +12,8 @@
 namespace frond {
 
 /*
-  A tree in the store or, for a temporary table, one that belongs to the session. Where no other
-  session writes, nothing is locked.
+  A tree in the store or, for a temporary table, one that belongs to the session. No other session
+  writes to the latter, so nothing in it is locked.
 */
 class Tree {
 public:

@@ -14,14 +14,14 @@ struct Listed {
     std::string attributes;
 };
 
-void keep(void *context, const frond_tree_listed *told)
+void keep(void *context, const frond_tree_listed *found)
 {
     Listed one;
-    one.tree.id = told->id;
-    one.tree.name = told->name;
-    one.tree.size_class = told->size_class;
-    if (told->attributes != nullptr)
-        one.attributes.assign(reinterpret_cast<const char *>(told->attributes), told->attributes_length);
+    one.tree.id = found->id;
+    one.tree.name = found->name;
+    one.tree.size_class = found->size_class;
+    if (found->attributes != nullptr)
+        one.attributes.assign(reinterpret_cast<const char *>(found->attributes), found->attributes_length);
     static_cast<std::vector<Listed> *>(context)->push_back(std::move(one));
 }
 

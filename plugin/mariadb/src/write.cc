@@ -373,12 +373,12 @@ void ha_frond::raise_auto_increment()
 }
 
 /*
-  Begins to take AUTO_INCREMENT numbers, so that those of a statement that the binlog has as a
-  statement are consecutive: the binlog has only the first of them. If it is not known how many rows
-  such a statement has, it takes numbers several times, and others wait until its transaction ends:
-  it locks a key that no row has. Others lock that key, shared, until they have taken their numbers.
-  As long as no statement has locked the key of this table, they only count themselves, and the
-  first one waits until they have their numbers.
+  Begins to take AUTO_INCREMENT numbers. The binlog has only the first number of a statement that it
+  logs as a statement, so the statement's numbers must be consecutive. If it is not known how many
+  rows such a statement has, it takes numbers several times. So it locks a key that no row has, and
+  others wait until its transaction ends. Others lock that key, shared, until they have taken their
+  numbers. While no statement has locked the key of this table, they only count themselves, and the
+  first statement that locks it waits until they have their numbers.
 */
 int ha_frond::begin_numbers(Numbers *numbers)
 {
@@ -413,7 +413,7 @@ int ha_frond::begin_numbers(Numbers *numbers)
         *numbers = Numbers::SHARED;
         return 0;
     }
-    /* Either a session sees this store before it takes numbers, or it is counted below. */
+    /* A session either sees this flag before it takes numbers, or is counted below. */
     share_->numbers_are_locked.store(true);
     while (share_->numbering_unlocked.load() > 0)
         std::this_thread::yield();

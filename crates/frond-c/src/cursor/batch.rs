@@ -7,7 +7,7 @@ use frond::RowBuf;
 
 use super::frond_row;
 
-/// A thread keeps at most this much memory: 100 rows of 200 bytes.
+/// Maximum memory that a thread keeps: enough for 100 rows of 200 bytes.
 const KEPT_BYTES_MAX: usize = 32 << 10;
 
 thread_local! {
@@ -56,7 +56,8 @@ impl Batch {
         self.rows.clear();
     }
 
-    /// Makes the fetched rows ready to be returned: those of a piece from its first, or its last.
+    /// Makes the fetched rows ready to be returned. Rows of a piece are returned in its order, or
+    /// in reverse if the cursor moves backward.
     pub(super) fn finish(&mut self, forward: bool) {
         let Self { memory, places, piece, rows } = self;
         rows.clear();

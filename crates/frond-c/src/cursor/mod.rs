@@ -31,7 +31,7 @@ pub struct frond_cursor {
     forward: bool,
     /// Rows of the next batch if the caller does not choose.
     next_rows: usize,
-    /// The walk locks each row it reads, so it must not read ahead.
+    /// Whether the walk locks each row it reads; then it must not read ahead.
     locks: bool,
     /// What the walk has met after the last row of the batch.
     met: Option<Met>,
@@ -48,7 +48,7 @@ enum Met {
 
 impl frond_cursor {
     /// The engine's cursor, if it belongs to no transaction and no temporary tree.
-    pub(crate) fn of_moment(&mut self) -> Option<&mut Cursor> {
+    pub(crate) fn snapshot_cursor(&mut self) -> Option<&mut Cursor> {
         match &mut self.walk {
             Walk::Plain(cursor) => Some(cursor),
             Walk::OfTxn(_) | Walk::OfTemporary(_) => None,
@@ -184,7 +184,8 @@ impl frond_cursor {
     fn return_to_last_row(&mut self, was_forward: bool) {
         let last = self.batch.rows().len().checked_sub(1);
         if let Some(key) = last.and_then(|last| self.batch.key(last, was_forward)) {
-            // A position is below its key: for a walk upwards, it must be above that of the row.
+            // A position lies just below its key. So a walk that now goes upwards needs the next
+            // possible key: otherwise it would return the last row again.
             let place = if was_forward { key.to_vec() } else { [key, &[0]].concat() };
             self.walk.seek(Seek::Key(&place));
         }
@@ -309,9 +310,9 @@ fn frond_cursor_prev(cursor: &mut frond_cursor, rows_max: usize, rows: &mut fron
 ///
 /// A scan does not show what the transaction has changed or put since the scan, or its statement,
 /// started, however its batches are fetched: a changed row is current, and has its old value. Rows
-/// of a cursor that belongs to no transaction are always current. While the transaction has written
-/// nothing to the tree since the batch was fetched, this call only reads a counter. The batch stays
-/// valid.
+/// of a cursor of frond_scan or frond_snapshot_scan are always current. While the transaction has
+/// written nothing to the tree since the batch was fetched, this call only reads a counter. The
+/// batch stays valid.
 #[api]
 fn frond_cursor_is_current(cursor: &frond_cursor, row: usize, is_current: &mut bool) -> Done {
     *is_current = false;
@@ -320,8 +321,8 @@ fn frond_cursor_is_current(cursor: &frond_cursor, row: usize, is_current: &mut b
 
 /// Moves the cursor to another range of its tree, before the first row there: from `from` up to,
 /// but not including, `to`. A null bound means from the first key, or to the last. What it sees and
-/// locks does not change. This costs less than opening another cursor. FRD-1001 for a cursor that
-/// belongs to no transaction.
+/// locks does not change. This costs less than opening another cursor. FRD-1001 for a cursor of
+/// frond_scan or frond_snapshot_scan.
 #[api]
 fn frond_cursor_range(cursor: &mut frond_cursor, range: Keys) -> Done {
     cursor.set_range(range)

@@ -98,7 +98,7 @@ impl Walk {
     /// Continues with another range.
     pub(super) fn set_range(&mut self, range: Keys<'_>) -> Done {
         with!(self, cursor => Ok(cursor.set_range(range)?), _ => {
-            Err(misuse("the range of a cursor without a transaction cannot be changed"))
+            Err(misuse("the range of a cursor of frond_scan or frond_snapshot_scan cannot be changed"))
         })
     }
 

@@ -1,7 +1,8 @@
-//! Collects records into batches: row and index entries of a record are always in the same one.
+//! Collects records into batches. The row and the index entries of a record are always in the same
+//! batch.
 //!
-//! Without `--replace` a key that exists fails the whole batch, and the error names the line. With
-//! it, the index entries of the previous row are deleted in the same batch.
+//! Without `--replace`, a key that already exists makes the whole batch fail, and the error names
+//! the line. With it, the index entries of the previous row are deleted in the same batch.
 
 use std::{
     collections::HashMap,
@@ -20,7 +21,7 @@ use crate::{
 
 use super::{Args, input::nothing_loaded, records::Records, target::Target};
 
-/// Most bytes of one batch, so that long rows do not need much memory. A single row may be longer.
+/// Maximum bytes of a batch, so that long rows do not need much memory. A single row may be longer.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
 /// How long to wait for space while no commits are applied.
@@ -106,7 +107,7 @@ impl<'t> Loader<'t> {
 
     fn add_built(&mut self, line: u64) -> Result {
         let Target { tree, indexes, header, .. } = self.target;
-        self.take_back_old_entries()?;
+        self.delete_old_index_entries()?;
         let built = self.records.built();
         let (key, row) = (built.key(), built.row());
         // A row number is always new: no lookup is needed.
@@ -130,7 +131,7 @@ impl<'t> Loader<'t> {
     }
 
     /// Deletes the index entries of the row that the built one replaces.
-    fn take_back_old_entries(&mut self) -> Result {
+    fn delete_old_index_entries(&mut self) -> Result {
         let Some(replaced) = &self.replaced else { return Ok(()) };
         let key = self.records.built().key();
         let old = match replaced.get(key) {

@@ -21,7 +21,7 @@ use crate::{
 
 use super::Args;
 
-/// Most bytes of records that are held back.
+/// Maximum bytes of the records that are held back.
 const HELD_BYTES_MAX: usize = 8 << 20;
 
 /// The input.
@@ -130,7 +130,7 @@ impl Input {
         self.source.position() - self.skipped
     }
 
-    /// True if all values of a column that are held back are integers which text does not order as
+    /// True if all held-back values of a column are integers whose order as text is not that of the
     /// numbers.
     pub fn holds_integers(&self, column: &str) -> bool {
         let Some(number) = self.names().iter().position(|name| name == column) else {
@@ -186,8 +186,8 @@ fn must_be_text(args: &Args, path: &Path) -> Result {
     ))
 }
 
-/// The failure of a record. A signal ends the input, too: what is wrong, if anything, will be found
-/// when the load continues.
+/// The failure for a malformed record. A signal also ends the input, maybe within a record. If
+/// something is really wrong with that record, the load that continues finds it.
 fn malformed(why: ParseError) -> Fail {
     match interrupt::is_requested() {
         true => nothing_loaded(),

@@ -9,7 +9,7 @@
 //! | `batches.rs` | rows in atomic batches, duplicates, `--replace` |
 //! | `dump.rs` | `--dump`: the trees of a dump |
 //! | `ledger.rs` | what has been acknowledged, line by line |
-//! | `verify.rs` | checks that everything is present that the ledger lists |
+//! | `verify.rs` | checks that everything that the ledger lists is present |
 //!
 //! Invariants
 //! 1. A batch is committed whole or not at all, row and index entries together; a batch with a
@@ -54,7 +54,8 @@ pub use target::{Target, index_options, standing_indexes};
 /// TREE.by_COLUMN. Rows are committed in batches. If a record is malformed, the
 /// error names its line and its batch is not committed; earlier batches stay.
 /// Ctrl-C commits the rows read so far and prints how to continue. If the disk is
-/// full, the load waits while the store frees space.
+/// full, the load waits while the store frees space, and fails after 15 s without
+/// progress.
 ///
 /// Values are stored as text, and keys and indexes sort as text. To sort a column
 /// as numbers or times, write NAME:int, NAME:float or NAME:time; add :desc for
@@ -123,7 +124,7 @@ pub struct Args {
          "batch", "bulk", "skip", "class"])]
     dump: Option<PathBuf>,
     /// Load nothing; verify that all rows acknowledged in this ledger (see --ack) are in the store.
-    /// Give the other options of the load, too
+    /// Pass the same other options as for the load
     #[arg(long, value_name = "LEDGER", conflicts_with_all = ["ack", "replace"])]
     verify: Option<PathBuf>,
 }

@@ -19,7 +19,7 @@ use super::{Args, batches::Loader, input::Input, ledger, target::Target};
 /// Runs the verification; a difference results in exit code 1.
 pub fn run(args: &Args, input: &mut Input, path: &Path) -> Result {
     let ledger = ledger::read(path)?;
-    // Records that a later load has skipped were loaded before, if not acknowledged.
+    // Records that a later load skipped had been loaded before it, even if not acknowledged.
     let acknowledged = ledger.records.saturating_sub(args.skip);
     // Opening recovers from the log, which requires write access.
     let options = Options::new().cache_size(args.store.memory).create(false);

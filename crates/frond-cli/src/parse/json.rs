@@ -1,7 +1,7 @@
 //! JSON lines: one object per line.
 //!
 //! A string becomes its text; null is a missing field; numbers, truth values, arrays and objects
-//! are kept as written. Lines of white space are skipped.
+//! are kept as written. Blank lines are skipped.
 //!
 //! Threads: one reader.
 

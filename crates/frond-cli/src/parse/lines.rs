@@ -7,7 +7,7 @@ use std::io::BufRead;
 
 use super::{ParseError, wrong};
 
-/// Longest record, bytes of text.
+/// Maximum length of a record, in bytes of text.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

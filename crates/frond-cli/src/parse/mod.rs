@@ -23,9 +23,9 @@ use std::{collections::HashMap, fmt, io::BufRead, path::Path};
 
 pub use lines::RECORD_BYTES_MAX;
 
-/// Most different field names in one input.
+/// Maximum number of different field names in one input.
 pub const COLUMNS_MAX: usize = 4000;
-/// Longest field name, bytes.
+/// Maximum length of a field name, in bytes.
 pub const NAME_BYTES_MAX: usize = 1024;
 
 /// A parse error and its place.

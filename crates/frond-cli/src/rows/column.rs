@@ -264,7 +264,7 @@ pub fn list(columns: &[KeyColumn]) -> String {
     }
 }
 
-/// The message for a column that does not exist, such as one with a type that does not.
+/// The message for a column that does not exist, for example because its type is unknown.
 pub fn no_column(name: &str, existing: &[String]) -> String {
     let existing = existing.join(", ");
     match name.rsplit_once(':') {
@@ -408,7 +408,8 @@ mod tests {
         }
     }
 
-    /// A year, month, day, hour, minute or second is all its times; a complete time is that moment.
+    /// A year, month, day, hour, minute or second stands for all times in it, a complete time for
+    /// itself.
     #[test]
     fn the_prefix_of_a_time_is_a_period() {
         let moment = |text: &str| micros(text.as_bytes()).expect("a time");

@@ -23,8 +23,8 @@
 //! followed by the key of the row; its value is empty.
 //!
 //! Invariants
-//! 1. A record with valid key columns is restored from key and row field by field; integers of the
-//!    key without plus sign and leading zeros.
+//! 1. A record with valid key columns is restored from key and row field by field, except that
+//!    integers of the key lose a plus sign and leading zeros.
 //! 2. Rows and keys fit the layouts given here.
 //! 3. Bytes that are not a row or key of this header are refused; nothing panics.
 

@@ -90,7 +90,8 @@ impl Source for Sbtest {
         true
     }
 
-    /// Digits of `c` and `pad` at log2(10) bits, and `k`, any of the ids.
+    /// Returns the random bytes of a row: log2(10) bits for each digit of `c` and `pad`, and those
+    /// of `k`, which is any of the ids.
     fn yardstick(_seed: u64, rows: u64) -> Result<Option<(&'static str, f64)>> {
         let digits = f64::from(GROUPS.iter().sum::<u32>() * DIGITS);
         let bits = digits * 10_f64.log2() + (rows as f64).log2();

@@ -82,10 +82,10 @@ struct Args {
     /// File with control paragraphs of packages (default: the output of `apt-cache dumpavail`)
     #[arg(long, value_name = "FILE")]
     packages: Option<PathBuf>,
-    /// Numbers of clients of txn, a step each
+    /// Client counts for txn; each is a step of its own
     #[arg(long, value_name = "N,M")]
     clients: Option<String>,
-    /// Steps of txn: put, get, rmw, mix, sync, snapshot
+    /// Steps of txn to run: put, get, rmw, mix, sync, snapshot
     #[arg(long, value_name = "A,B")]
     phases: Option<String>,
     /// Duration of a step of txn, and of a test of dbbench that does not fill

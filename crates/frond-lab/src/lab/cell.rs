@@ -4,7 +4,8 @@
 //!
 //! Invariants
 //! 1. Errors are reported in the result: the process fails only if it cannot deliver a result.
-//! 2. SIGINT and SIGTERM end the running step: the result then holds what was measured so far.
+//! 2. SIGINT, SIGTERM and SIGHUP end the running step: the result then holds what was measured so
+//!    far.
 
 use std::io::Read;
 use std::time::{Duration, Instant};

@@ -89,8 +89,8 @@ struct RunArgs {
     /// URLs (default: those of the suite, or frond and a rival)
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     targets: Option<Vec<String>>,
-    /// How the workload accesses its targets: of a suite, runs only these parts (default: sql; all
-    /// parts of a suite)
+    /// How the workload accesses its targets (default: sql). For a suite: run only its parts with
+    /// this access (default: all)
     #[arg(long, value_enum)]
     face: Option<Face>,
     /// Scale of the workload

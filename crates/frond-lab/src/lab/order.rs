@@ -61,7 +61,7 @@ pub const MEMORY_MIN: u64 = 16 << 20;
 const SPACE_FACTOR: u64 = 4;
 /// …plus this, for logs, the server's own tables and sorts.
 const SPACE_EXTRA_B: u64 = 3 << 30;
-/// Smaller summand for size tiny, whose cells write for seconds only; InnoDB's log takes 1 GiB.
+/// Less is added at size tiny, whose cells write for seconds only; InnoDB's log takes 1 GiB.
 const SPACE_EXTRA_TINY_B: u64 = 3 << 29;
 
 impl Order {

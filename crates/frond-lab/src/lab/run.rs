@@ -365,7 +365,7 @@ fn remove_stale() {
     sql::remove_stale();
 }
 
-/// How the process of a cell ended that printed no result.
+/// Describes how the process of a cell ended, if it printed no result.
 fn ending_of(status: ExitStatus) -> String {
     let mut text = format!("its process ended with {status} and without a result");
     if status.signal() == Some(Signal::KILL.as_raw()) {

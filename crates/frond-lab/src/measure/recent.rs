@@ -71,7 +71,7 @@ impl Recent {
         })
     }
 
-    /// Returns the counts of a client that has ended.
+    /// Makes the counts of a client that has ended available to a later one.
     pub fn leave(&self, counts: Arc<Counts>) {
         self.lock().1.push(counts);
     }

@@ -225,7 +225,7 @@ impl Db {
 /// How long a backup waits for prepared transactions with long values. Normally a server commits or
 /// rolls back what it prepared within milliseconds.
 const IN_DOUBT_WAIT: Duration = Duration::from_secs(10);
-const UNDECIDED_PAUSE: Duration = Duration::from_millis(1);
+const IN_DOUBT_PAUSE: Duration = Duration::from_millis(1);
 
 impl Shared {
     /// Refuses a target within the directory of the store, which contains only files of the store.
@@ -251,7 +251,7 @@ impl Shared {
         let engine = &*self.engine;
         let until = engine.env.clock.now() + IN_DOUBT_WAIT;
         loop {
-            let (through, came) = self.freeze_decided(until)?;
+            let (through, came) = self.freeze_without_in_doubt(until)?;
             engine.health.watch(engine.apply_through(through))?;
             // A version of its own, so that each backup differs from the one before.
             engine.publish_unchanged();
@@ -268,7 +268,7 @@ impl Shared {
     /// runs. Such a transaction is registered before its record has a place in the log, and removed
     /// once the record of its commit or rollback has one, so the memtable frozen here contains
     /// none. Also returns how many there have been.
-    fn freeze_decided(&self, until: Duration) -> Result<(Seqno, u64)> {
+    fn freeze_without_in_doubt(&self, until: Duration) -> Result<(Seqno, u64)> {
         let engine = &*self.engine;
         loop {
             engine.health.check_open()?;
@@ -284,7 +284,7 @@ impl Shared {
                            memory holds, which lie where a backup does not reach; decide them, and begin the backup again";
                 return Err(Error::InvalidArgument(why.into()));
             }
-            engine.env.clock.sleep(UNDECIDED_PAUSE);
+            engine.env.clock.sleep(IN_DOUBT_PAUSE);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::{
     error::{Error, Place, Result},
     page::{Link, PageKind, StoreFile},
     run,
-    store::{self, AlignedBuf, Extent, Page, Store, Superblock, TreeRoot},
+    store::{self, Extent, Page, Store, Superblock, TreeRoot},
     tree::{Child, parse_node},
     types::VersionNumber,
 };
@@ -151,7 +151,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let (file, offset) = self.pages.locate(link, "a run")?;
-        let bytes = read(file, offset, link.bytes.into(), "a run")?;
+        let bytes = file.read(offset, link.bytes.into(), "a run")?;
         let blobs = match run::verify_extent(file, link, &bytes) {
             Err(_) if plant!("backup: damage is copied") => Vec::new(),
             verified => verified.map_err(|error| lying_at(error, link.offset, offset))?,
@@ -176,12 +176,13 @@ impl<'a> Walk<'a> {
         let (file, offset) = self.pages.locate(&link, WHAT)?;
         let located = |error| lying_at(error, link.offset, offset);
         let footer_bytes = reference.footer_bytes() as u64;
-        let footer = read(file, offset + u64::from(link.bytes) - footer_bytes, footer_bytes, WHAT)?;
+        let footer_at = offset + u64::from(link.bytes) - footer_bytes;
+        let footer = file.read(footer_at, footer_bytes, WHAT)?;
         let mut check = BlobCheck::new(file, reference, &footer).map_err(located)?;
         let mut at = 0;
         while at < u64::from(link.bytes) {
             let bytes = PIECE_BYTES.min(u64::from(link.bytes) - at);
-            let piece = read(file, offset + at, bytes, WHAT)?;
+            let piece = file.read(offset + at, bytes, WHAT)?;
             check.take(&piece).map_err(located)?;
             self.hand_on(PageKind::Blob, &link, at, &piece)?;
             at += bytes;
@@ -200,7 +201,7 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         let (file, offset) = self.pages.locate(link, what)?;
-        let bytes = read(file, offset, link.bytes.into(), what)?;
+        let bytes = file.read(offset, link.bytes.into(), what)?;
         let page = store::verify_page(file, link, kind, what, bytes);
         let page = page.map_err(|error| lying_at(error, link.offset, offset))?;
         self.hand_on(kind, link, 0, page.extent())?;
@@ -221,14 +222,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn read(file: &StoreFile, offset: u64, bytes: u64, what: &'static str) -> Result<AlignedBuf> {
-    let mut buf = AlignedBuf::zeroed(usize::try_from(bytes).unwrap_or(usize::MAX), what)?;
-    file.read_at(&mut buf, offset)?;
-    Ok(buf)
-}
-
-/// Adjusts an error about a page that belongs at `offset` of a store, and was found at `found` of a
-/// file.
+/// Adjusts an error about a page that belongs at `offset` in the store but lies at `found` in the
+/// file that was read.
 fn lying_at(mut error: Error, offset: u64, found: u64) -> Error {
     if let Error::Checksum { place, .. }
     | Error::Malformed { place, .. }

@@ -15,7 +15,6 @@ use crate::{
     error::{Error, Result},
     io::ALIGN,
     page::StoreFile,
-    store::AlignedBuf,
     sync::Arc,
 };
 
@@ -43,8 +42,7 @@ impl Blob {
         }
         let key = BlockKey { extent: extent.offset, stamp: reference.hash, block: 0 };
         let mut load = |out: &mut [u8]| {
-            let mut bytes = AlignedBuf::zeroed(extent.bytes as usize, WHAT)?;
-            file.read_at(&mut bytes, extent.offset)?;
+            let bytes = file.read(extent.offset, extent.bytes.into(), WHAT)?;
             Self::verify_extent(file, &reference, &bytes)?;
             out.copy_from_slice(&bytes);
             Ok(u64::from(extent.bytes))
@@ -207,7 +205,7 @@ fn read_around<T>(
     if bytes == 0 {
         return act(&[]);
     }
-    let mut buf = AlignedBuf::zeroed((skip + bytes).next_multiple_of(ALIGN), WHAT)?;
-    file.read_at(&mut buf, offset - skip as u64)?;
+    let whole = (skip + bytes).next_multiple_of(ALIGN);
+    let buf = file.read(offset - skip as u64, whole as u64, WHAT)?;
     act(&buf[skip..skip + bytes])
 }

@@ -13,7 +13,7 @@ use crate::{
     page::StoreFile,
 };
 
-/// A check of one extent. Every byte of it must be passed in order, and then [`BlobCheck::end`]
+/// A check of one extent. All its bytes must be passed, in order, before [`BlobCheck::end`] is
 /// called.
 pub struct BlobCheck<'a> {
     /// The file that errors name; determines the store's id.

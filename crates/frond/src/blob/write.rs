@@ -13,9 +13,9 @@ use crate::{
     block::Codec,
     bounds,
     error::{Error, Result},
-    io::ALIGN,
+    io::{ALIGN, AlignedBuf},
     page::{PageKind, StoreFile, page_hash},
-    store::{AlignedBuf, Class, Extent, Request, STORE_LINEAGE, Store},
+    store::{Class, Extent, Request, STORE_LINEAGE, Store},
     sync::Arc,
     types::VersionNumber,
 };
@@ -179,7 +179,7 @@ struct Pages<'f> {
 impl<'f> Pages<'f> {
     fn new(file: &'f StoreFile, extent: Extent) -> Result<Self> {
         let bytes = (extent.bytes as usize).min(WRITE_BYTES);
-        let buf = AlignedBuf::zeroed(bytes, "writing a blob")?;
+        let buf = AlignedBuf::try_zeroed(bytes, "writing a blob")?;
         Ok(Self { file, offset: extent.offset, end: extent.end(), buf, used: 0 })
     }
 

@@ -145,8 +145,8 @@ impl Format {
         }
     }
 
-    /// The least that is checked of a block which is not fully checked: whether it has as many rows
-    /// of that total length as the index of its run says.
+    /// The minimum check for a block that is not fully checked: whether it has as many rows of that
+    /// total length as the index of its run says.
     pub fn agrees(&self, block: &[u8], rows: u32, row_bytes: u32) -> Result<(), BadBlock> {
         let (found, found_bytes) = match self {
             Format::Row => (Shape::parse(block)?.rows(), row_bytes as usize),

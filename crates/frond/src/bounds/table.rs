@@ -87,8 +87,9 @@ bounds! {
         "wal/group.rs", At::Cut, tiny 4 << 10;
 
     // What the store holds.
-    /// Tree numbers: the next number above is the lineage of the store's own pages.
-    TREES: "trees, those that were dropped included", u32::MAX - 1, Count,
+    /// Tree numbers: the next numbers above are that of all temporary trees, and the lineage of the
+    /// store's own pages.
+    TREES: "trees, those that were dropped included", u32::MAX - 2, Count,
         "bounds/mod.rs", At::Refused("FRD-1018"), tiny 9;
     /// Numbers of named snapshots.
     SNAPSHOTS: "named snapshots, those that were dropped included", u32::MAX - 1, Count,
@@ -139,8 +140,8 @@ bounds! {
         "store/space_map.rs",
         At::Fixed("a zone of 64 MiB has 16,384 extents at most, of at most 44 bytes in its page"), tiny NONE;
     /// Blocks, before the codec. A block ends at 16 KiB of rows; only a single row that is longer
-    /// makes a longer block. Operands that wait for one key are merged with what is below them at
-    /// half of this bound.
+    /// makes a longer block. Once the operands buffered for one key reach half of this bound, they
+    /// are merged with what is below them.
     BLOCK_BYTES: "block before its codec", 64 << 20, Bytes,
         "block/codec.rs",
         At::Fixed("a row of a block has 64 KiB of key, and 64 KiB of value or 32 MiB of operands"), tiny NONE;

@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! 1. A key names one content for ever: [`BlockKey`] holds the extent's hash, or a number that is
-//!    never given twice, so a reused extent needs no invalidation. Blocks of runs that die are
+//!    never reused, so a reused extent needs no invalidation. Blocks of runs that die are
 //!    removed all the same ([`BlockCache::forget`]): they would only push others out.
 //! 2. A block enters the cache only after its checksum and its structure were checked.
 //! 3. A block in use stays alive by its reference count, evicted or not.
@@ -242,7 +242,7 @@ struct Share {
 /// Each grant gives back 1/64 of what is withheld; each failure to find a hole withholds 1/32 of
 /// what is held.
 const WITHHELD_SHRINKS: u64 = 64;
-const LETS_GO: u64 = 32;
+const WITHHELD_GROWS: u64 = 32;
 
 /// Number of stripes of the hit counter: with one counter, each read of a cached row would move its
 /// cache line from processor to processor.
@@ -280,8 +280,8 @@ impl BlockCache {
         let mut share = self.share.lock().unwrap();
         share.granted = bytes as u64;
         let withheld = share.withheld - share.withheld.div_ceil(WITHHELD_SHRINKS);
-        // Here and below, at least half is always kept, however fragmented memory is: memory that
-        // is not filled by blocks is not the fault of blocks.
+        // Here and below, at least half is always kept, however fragmented memory is: blocks are
+        // not to blame for memory that they do not fill.
         share.withheld = withheld.min(share.granted / 2);
         self.shrink_to(share.granted - share.withheld);
     }
@@ -310,9 +310,10 @@ impl BlockCache {
             return memory;
         }
         let held = self.blocks.weight();
-        // Withholding bytes that are granted but unused frees no memory: they are withheld on top.
+        // Withholding bytes that are granted but unused frees no memory: they are withheld in
+        // addition.
         let idle = share.granted.saturating_sub(share.withheld).saturating_sub(held);
-        let more = idle + (held / LETS_GO).max(bytes as u64);
+        let more = idle + (held / WITHHELD_GROWS).max(bytes as u64);
         share.withheld = (share.withheld + more).min(share.granted / 2);
         self.shrink_to(share.granted - share.withheld);
         as_much_as_it_takes(&self.pool, bytes)

@@ -1,7 +1,7 @@
 //! Frames: the recycled memory of everything large.
 //!
 //! The first touch of a page costs as much as merging its content (1.4–11 µs per 4 KiB on virtual
-//! machines), and a general allocator returns large pieces to the system and maps them anew. So
+//! machines), and a general allocator returns large pieces to the system and maps them again. So
 //! memtable arenas, unwritten runs and I/O buffers take 16 KiB frames from one pool, and cached
 //! blocks take memory of their exact length from the same pool: memory that one use gives back is
 //! available to every other. Both are spans of slabs ([`spans`](super::spans)).
@@ -116,7 +116,7 @@ impl FramePool {
         })
     }
 
-    /// Takes a frame; `None` when the budget is used up: evict, wait or fail.
+    /// Takes a frame; `None` when the budget is used up: the caller then evicts, waits or fails.
     pub fn take(self: &Arc<Self>) -> Option<Frame> {
         let limit = self.limit.load(Ordering::Relaxed);
         let grown = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {

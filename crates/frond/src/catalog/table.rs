@@ -83,7 +83,8 @@ impl StoredTable {
     }
 
     /// The definition of a copy of the table, with its rows in the tree `rows`. `numbers` maps the
-    /// trees of the table to those of the copy; if one is missing, the name of its index.
+    /// trees of the table to those of the copy; if one is missing, the error is the name of its
+    /// index.
     pub fn renumbered(
         mut self,
         rows: TreeId,

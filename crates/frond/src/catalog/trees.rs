@@ -45,7 +45,7 @@ pub(crate) struct TreeEntry {
     pub lineage: Lineage,
     pub class: SizeClass,
     pub unique: bool,
-    /// The commit that created the tree. Unlike this, its birth may have been moved since.
+    /// The commit that created the tree; never changed, whereas its birth may be moved later.
     made: Seqno,
     birth: AtomicU64,
     pub empty_ranges: EmptyRanges,
@@ -109,7 +109,7 @@ struct State {
     by_id: HashMap<TreeId, Arc<TreeEntry>>,
     /// For each tree that belongs to a table, the tree of the rows.
     tables: HashMap<TreeId, TreeId>,
-    /// Dropped, but still among the roots: memtables older than the drop are still applied.
+    /// Dropped, but still among the roots: memtables older than the drop are still to be applied.
     leaving: HashMap<TreeId, Arc<TreeEntry>>,
     /// No longer among the roots, but not yet hidden by the thread that drops them.
     gone: BTreeSet<TreeId>,

@@ -96,8 +96,8 @@ impl Blobs {
         Ok(())
     }
 
-    /// The contradictions to the space map of the same version: place, tree, problem. References
-    /// are not compared if the walk was incomplete.
+    /// The contradictions between these blobs and the space map of the same version: place, tree,
+    /// problem. References are not compared if the walk was incomplete.
     pub fn against(
         &self,
         listed: &BTreeMap<u64, Listed>,

@@ -27,11 +27,11 @@ pub struct LevelShape {
     pub children_max: u64,
     /// Bytes that wait in the nodes' buffers, an upper estimate; for leaves, their encoded bytes.
     pub bytes: u64,
-    /// Tiers of all nodes: the number of runs that a reader meets at most.
+    /// Tiers of all nodes.
     pub tiers: u64,
-    /// Most tiers of a node.
+    /// Most tiers of a node: a lookup meets at most one run of each.
     pub tiers_max: u64,
-    /// Parts of runs in all nodes.
+    /// Run slices in the buffers of all nodes.
     pub parts: u64,
     /// Entries of the leaves; 0 on higher levels.
     pub entries: u64,
@@ -79,7 +79,7 @@ fn count_node(node: &Node, by_level: &mut [LevelShape]) {
         shape.children += children;
         shape.tiers += node.tiers.len() as u64;
         shape.tiers_max = shape.tiers_max.max(node.tiers.len() as u64);
-        shape.parts += node.tiers.iter().map(|tier| tier.parts.len() as u64).sum::<u64>();
+        shape.parts += node.tiers.iter().map(|tier| tier.slices.len() as u64).sum::<u64>();
         shape.bytes += node.tiers.iter().map(|tier| tier.live_bytes()).sum::<u64>();
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     message::Kind,
     page::PageKind,
     run,
-    store::{AlignedBuf, Extent, Link, Store, Superblock, TreeRoot},
+    store::{Extent, Link, Store, Superblock, TreeRoot},
     sync::Arc,
     types::Lsn,
     wal::{self, Expect, Item, LogExtent, Record, RecordItems},
@@ -48,7 +48,7 @@ pub(super) fn check_log(
 ) -> Vec<(PageKind, Extent)> {
     let Some(newest) = slots.first() else { return Vec::new() };
     let Some(start) = slots.iter().min_by_key(|slot| slot.log_from) else { return Vec::new() };
-    // An error is met again below.
+    // An error is ignored here, and met again below.
     if newest.knows_no_log() && wal::was_being_created(view.env, view.dir).unwrap_or(false) {
         return Vec::new();
     }
@@ -195,8 +195,8 @@ impl Reader<'_> {
             return;
         }
         let file = self.store.file();
-        let read = AlignedBuf::zeroed(bytes as usize, "a run")
-            .and_then(|mut extent| file.read_at(&mut extent, offset).map(|()| extent))
+        let read = file
+            .read(offset, bytes.into(), "a run")
             .and_then(|extent| run::verify_extent(file, link, &extent));
         match read {
             Ok(listed) => {

@@ -25,7 +25,7 @@ use crate::{
     run::Run,
     sync::Arc,
     tree::{
-        Child, Measured, Node, NodeRef, Part, Root, RunHandle, TreeContext, TreeRoot, clip,
+        Child, Measured, Node, NodeRef, Root, RunHandle, RunSlice, TreeContext, TreeRoot, clip,
         sums_below,
     },
     types::{Lineage, VersionNumber},
@@ -37,7 +37,7 @@ use super::{
     run::{Scanned, scan},
 };
 
-/// Number of runs kept open: parts of one run are in neighbouring nodes.
+/// Number of runs kept open: slices of one run are in neighbouring nodes.
 const OPEN_RUNS: usize = 64;
 
 /// A page that a tree reaches.
@@ -254,7 +254,7 @@ impl<'a> Walk<'a> {
         if self.mode == CheckMode::Quick {
             return;
         }
-        self.parts(scope, link.as_ref(), &content, range, max);
+        self.slices(scope, link.as_ref(), &content, range, max);
         self.children(scope, node, &content, range, max);
     }
 
@@ -302,8 +302,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Checks the parts that wait in a node: invariants 3 to 5 of `tree/node/mod.rs`.
-    fn parts(
+    /// Checks the run slices in a node's buffer: invariants 3 to 5 of `tree/node/mod.rs`.
+    fn slices(
         &mut self,
         scope: &Scope,
         place: Option<&Link>,
@@ -312,39 +312,39 @@ impl<'a> Walk<'a> {
         max: Option<&[u8]>,
     ) {
         for (age, tier) in node.tiers.iter().enumerate() {
-            if tier.parts.is_empty() {
-                self.bad(scope, place, "tier", format!("tier {age} has no parts"));
+            if tier.slices.is_empty() {
+                self.bad(scope, place, "tier", format!("tier {age} has no slices"));
             }
-            for part in &tier.parts {
-                if part.live.iter().all(|&bytes| bytes == 0) {
-                    self.bad(scope, place, "consumed", "a part of which nothing is live");
+            for slice in &tier.slices {
+                if slice.live.iter().all(|&bytes| bytes == 0) {
+                    self.bad(scope, place, "consumed", "a slice of which nothing is live");
                 }
-                if let Some((run, _)) = self.run(scope, &part.run, max) {
-                    if reaches_beyond(part, &run, range) {
-                        let what = "a part has keys beyond the range of its node";
+                if let Some((run, _)) = self.run(scope, &slice.run, max) {
+                    if reaches_beyond(slice, &run, range) {
+                        let what = "a slice has keys beyond the range of its node";
                         self.bad(scope, place, "part-range", what);
                     }
-                    self.live_counts(scope, place, node, part, &run);
+                    self.live_counts(scope, place, node, slice, &run);
                 }
             }
         }
     }
 
-    /// Checks that there is something where bytes are said to be live. The converse cannot be
-    /// checked: what is there may have been handed down already.
+    /// Checks that a run slice holds something wherever it counts live bytes. The converse cannot
+    /// be checked: what it holds may have been handed down already.
     fn live_counts(
         &mut self,
         scope: &Scope,
         place: Option<&Link>,
         node: &Node,
-        part: &Part,
+        slice: &RunSlice,
         run: &Run,
     ) {
-        for (c, _) in part.live.iter().enumerate().filter(|&(_, &bytes)| bytes > 0) {
-            let bounds = (part.lo.as_deref(), part.hi.as_deref());
+        for (c, _) in slice.live.iter().enumerate().filter(|&(_, &bytes)| bytes > 0) {
+            let bounds = (slice.lo.as_deref(), slice.hi.as_deref());
             let (lo, hi) = clip(bounds, node.child_range(c));
             if !has_any(run, lo, hi) {
-                let what = format!("a part is live for child {c}, and has nothing there");
+                let what = format!("a slice is live for child {c}, and has nothing there");
                 self.bad(scope, place, "live", what);
             }
         }
@@ -487,13 +487,13 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a part violates invariant 5 of `tree/node/mod.rs`.
-fn reaches_beyond(part: &Part, run: &Run, range: Range<'_>) -> bool {
+/// Whether a slice violates invariant 5 of `tree/node/mod.rs`.
+fn reaches_beyond(slice: &RunSlice, run: &Run, range: Range<'_>) -> bool {
     let is_live = |bytes: Option<&u32>| bytes.is_some_and(|&bytes| bytes > 0);
-    let below = range.0.filter(|_| is_live(part.live.first()));
-    let above = range.1.filter(|_| is_live(part.live.last()));
-    below.is_some_and(|lo| has_any(run, part.lo.as_deref(), Some(lo)))
-        || above.is_some_and(|hi| has_any(run, Some(hi), part.hi.as_deref()))
+    let below = range.0.filter(|_| is_live(slice.live.first()));
+    let above = range.1.filter(|_| is_live(slice.live.last()));
+    below.is_some_and(|lo| has_any(run, slice.lo.as_deref(), Some(lo)))
+        || above.is_some_and(|hi| has_any(run, Some(hi), slice.hi.as_deref()))
 }
 
 /// True if a run may have entries or deletes in [lo, hi).

@@ -21,8 +21,8 @@ use crate::{
 /// A batch is private until [`Db::commit`](crate::Db::commit), which empties it and keeps its
 /// memory for reuse. Adding a change costs a copy of key and value. A value longer than
 /// [`VALUE_INLINE_BYTES_MAX`](crate::types::VALUE_INLINE_BYTES_MAX) is written to the store's file
-/// at once and takes no memory here; its space is free again if the batch is dropped without a
-/// commit, which cannot fail.
+/// at once and takes no memory here; dropping the batch without a commit frees that space, and
+/// cannot fail.
 ///
 /// ```
 /// # fn main() -> frond::Result<()> {
@@ -113,7 +113,7 @@ impl Batch {
     /// refusal.
     ///
     /// # Errors
-    /// `InvalidArgument` if the tree is not `unique`; as [`put`](Self::put).
+    /// `InvalidArgument` if the tree is not `unique`; otherwise as [`put`](Self::put).
     pub fn insert(
         &mut self,
         tree: &Tree,
@@ -203,8 +203,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Deletes all keys in a range. Costs the same however many keys there are. n range deletes
-    /// cost n log n, and a read that meets n of them log² n.
+    /// Deletes all keys in a range. The cost does not depend on how many keys there are. n range
+    /// deletes cost n log n, and a read that meets n of them costs log² n.
     ///
     /// A range without an upper bound takes 128 KiB in the log and in memory, because it is written
     /// with the greatest possible key. To delete all rows of a tree, use a
@@ -256,14 +256,14 @@ impl Batch {
 
     /// Makes commits of the batch cancellable: after this call, an interrupt makes `commit` fail
     /// with [`Error::Interrupted`], until the interrupt is cleared. A commit that is waiting for
-    /// row locks or for space in memory or on disk fails immediately. A commit that fails so has
-    /// done nothing, and the batch is unchanged.
+    /// row locks or for space in memory or on disk fails immediately. A commit that fails in this
+    /// way has done nothing, and the batch is unchanged.
     pub fn set_interrupter(&mut self, interrupter: &Interrupter) {
         interrupter.set_on(self.waits.cancel.get_or_insert_default());
     }
 
-    /// Limits how long a commit waits for row locks of transactions, all together, before it fails
-    /// with [`Error::LockTimeout`]; `None` means no limit. The default is ten seconds.
+    /// Limits how long a commit waits in total for row locks of transactions before it fails with
+    /// [`Error::LockTimeout`]; `None` means no limit. The default is ten seconds.
     pub fn lock_timeout(&mut self, timeout: Option<Duration>) {
         self.waits.lock_timeout = timeout;
     }

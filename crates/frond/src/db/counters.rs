@@ -1,7 +1,7 @@
 //! Numbers from the counters of trees: hidden row ids, auto-increment (Rule: I35).
 //!
 //! The counters are in the catalog's memory (`catalog/counters.rs`). Each commit to a tree logs new
-//! values of its counters, unless an earlier one did (`commit/record.rs`).
+//! values of its counters, unless an earlier one did (`commit/mod.rs`).
 //!
 //! Threads: all.
 
@@ -40,7 +40,7 @@ impl Tree {
         self.shared.check_writable()?;
         has_counter(counter)?;
         if !self.shared.commits.has_counters.load(Ordering::Relaxed) {
-            // A commit that uses such a number got it from here, so it sees this store.
+            // A commit that uses such a number got it from here, so it sees the flag set.
             self.shared.commits.has_counters.store(true, Ordering::SeqCst);
         }
         let reserved = self.reserve_unlogged(counter, least, count)?;

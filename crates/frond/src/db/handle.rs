@@ -94,10 +94,10 @@ impl Db {
         self.shared.engine.tell_when_synced(Box::new(tell))
     }
 
-    /// Problems that opening met, which lost nothing but need attention, one sentence each with its
-    /// code: a superblock slot, or what it links, that could not be used (FRD-2105); a disk without
-    /// space for the commits of in-doubt transactions (FRD-1303), or for the checkpoint that ends a
-    /// recovery (FRD-1304). Usually empty.
+    /// Problems found while the store was opened, which lost nothing but need attention: one
+    /// sentence each, with its code. They concern a superblock slot, or what it links, that could
+    /// not be used (FRD-2105); a disk without space for the commits of in-doubt transactions
+    /// (FRD-1303), or for the checkpoint that ends a recovery (FRD-1304). Usually empty.
     pub fn warnings(&self) -> &[String] {
         &self.shared.lifecycle.warnings
     }
@@ -145,7 +145,7 @@ impl Db {
     ///
     /// It does not consume the handle, because that would say nothing about the others: clones,
     /// trees, snapshots and transactions may be left, in other threads, too. Their reads and writes
-    /// fail with [`Error::Closed`] from now on. Only cursors that are open go on, until the store
+    /// fail with [`Error::Closed`] from now on. Only open cursors continue to work, until the store
     /// is opened again and reuses the space of what they read.
     ///
     /// Calls of other threads that wait when the close begins, for a row, a gap, a tree, memory or

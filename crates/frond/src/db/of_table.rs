@@ -4,7 +4,8 @@
 //! table's own code can ([`Tree::for_table`]). Which trees belong to a table is noted where the
 //! catalog shows the definition (`catalog/trees.rs`), so no handle is older than that.
 //!
-//! Threads: all. Cost: one load for a write, from the entry whose end it loads anyway.
+//! Threads: all. Cost: one atomic load per write, from the catalog entry whose end the write checks
+//! anyway.
 
 use crate::{
     Error, Result, TreeId,

@@ -104,7 +104,7 @@ impl Options {
     /// Bytes of log to keep for followers of [`Db::changes`](crate::Db::changes) beyond what
     /// recovery needs; default 0. Choose it by how long a follower may be away: if the log does not
     /// reach back that far, the follower must start again with a copy of the trees. Kept log is not
-    /// part of recovery; no more of it is kept than the file system has free besides.
+    /// part of recovery; no more of it is kept than there is free space in the file system.
     pub fn keep_log(mut self, bytes: u64) -> Self {
         self.keep_log_bytes = bytes;
         self

@@ -221,11 +221,11 @@ stats! {
     /// Reads, writes and syncs that took ten seconds or more, normally 0: see
     /// [`slow`](Self::slow).
     slow_operations,
-    /// Rows locked now.
+    /// Rows and trees locked now.
     locks,
     /// Ranges locked now.
     lock_ranges,
-    /// Memory of these locks.
+    /// Memory of these locks, except for queues and ranges.
     locks_bytes,
     /// Waits for locks that ended with `LockTimeout`.
     lock_timeouts,

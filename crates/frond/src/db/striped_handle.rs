@@ -21,7 +21,7 @@ use crate::{
     sync::{Arc, thread_number},
 };
 
-/// Number of stripes: as many as the transaction pool has stripes.
+/// Number of stripes: as many as the transaction pool has slots.
 const STRIPES: usize = if cfg!(shuttle) { 2 } else { 64 };
 
 /// One stripe: holds the store, with a reference count on a cache line of its own.

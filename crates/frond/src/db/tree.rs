@@ -117,7 +117,7 @@ impl TreeOptions {
     /// of values must be the one that followed them.
     ///
     /// # Errors
-    /// The bytes are no such history.
+    /// The bytes are not such a history.
     pub fn set_layout_history(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         self.history = if bytes.is_empty() { History::default() } else { History::decode(bytes)? };
         Ok(())
@@ -546,7 +546,7 @@ pub(super) fn to_newest_version(
 }
 
 /// Fails if the tree now has this version, which the reader does not know; otherwise the value only
-/// looks like one of it.
+/// looks like one of that version.
 #[cold]
 pub(super) fn must_be_newer(entry: &TreeEntry, version: u16) -> Result<()> {
     // The newest version of a dropped tree is not known.

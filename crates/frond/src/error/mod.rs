@@ -15,7 +15,7 @@ mod duplicate;
 mod holder;
 mod place;
 
-/// What a request for a tree as a whole was to lock, in words.
+/// What a lock request for a tree as a whole was to lock, as worded in messages.
 pub(crate) const WHOLE_TREE: &str = "the whole tree";
 
 pub use duplicate::Duplicate;
@@ -432,9 +432,9 @@ pub enum Error {
     /// has done nothing.
     #[error("FRD-3204 the store is closed")]
     Closed,
-    /// A page that could not have been read again was about to be written (FRD-3205): the kind of
-    /// page, and the reason. It was not written; if this happened in a checkpoint, the store has
-    /// stopped.
+    /// A page that could not have been read back was about to be written (FRD-3205). The fields are
+    /// the kind of page and the reason. It was not written; if this happened in a checkpoint, the
+    /// store has stopped.
     #[error(
         "FRD-3205 {0} was not written, because it could not be read back: {1}; acknowledged commits are in the log, and nothing is lost. This is a bug in Frond: keep a copy of the store, open it again, and report it"
     )]
@@ -559,10 +559,10 @@ impl Error {
         Some((key, key.len()))
     }
 
-    /// True if the error concerns a page and not the store: the page cannot be read, be it now, at
-    /// all or by this version, or memory for it could not be allocated. Operations that do not need
-    /// that page continue (P10, P11).
-    pub(crate) fn is_of_a_page(&self) -> bool {
+    /// True if the error concerns a page and not the store: the page cannot be read now, ever, or
+    /// by this version of Frond, or memory for it could not be allocated. Operations that do not
+    /// need that page continue (P10, P11).
+    pub(crate) fn concerns_a_page(&self) -> bool {
         use Error::*;
         match self {
             Checksum { .. } | Malformed { .. } | WrongPage { .. } => true,
@@ -573,7 +573,7 @@ impl Error {
     }
 
     /// True if there is no space for a write: the disk is full, or must not be written to.
-    pub(crate) fn is_of_room(&self) -> bool {
+    pub(crate) fn is_no_space(&self) -> bool {
         matches!(self, Error::Full(_) | Error::ReadOnly)
     }
 

@@ -5,10 +5,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::{
-    error::{Error, Result},
-    io::ALIGN,
-};
+use super::ALIGN;
+use crate::error::{Error, Result};
 
 /// A byte buffer of fixed length whose address is a multiple of [`ALIGN`].
 #[derive(Debug)]
@@ -19,15 +17,25 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// `len` zeros, or `NoMemory`; `what` names the purpose in the error.
-    pub fn zeroed(len: usize, what: &'static str) -> Result<Self> {
+    /// `len` zeros, for a small constant length.
+    pub fn zeroed(len: usize) -> Self {
+        Self::from_zeros(vec![0; len + ALIGN], len)
+    }
+
+    /// `len` zeros, or `NoMemory`, for a length that was read from a file or depends on the data;
+    /// `what` names the purpose in the error.
+    pub fn try_zeroed(len: usize, what: &'static str) -> Result<Self> {
         let mut bytes = Vec::new();
         let room = len.saturating_add(ALIGN);
         bytes.try_reserve_exact(room).map_err(|_| Error::NoMemory { bytes: len, what })?;
-        bytes.resize(room, 0u8);
+        bytes.resize(room, 0);
+        Ok(Self::from_zeros(bytes, len))
+    }
+
+    fn from_zeros(bytes: Vec<u8>, len: usize) -> Self {
         let start = bytes.as_ptr().align_offset(ALIGN);
         assert!(start <= ALIGN, "a byte pointer can be aligned by adding less than the alignment");
-        Ok(Self { bytes, start, len })
+        Self { bytes, start, len }
     }
 }
 
@@ -52,11 +60,14 @@ mod tests {
     #[test]
     fn buffers_stay_aligned_when_moved() {
         for len in [0, 1, 4096, 5000, 1 << 20] {
-            let buf = AlignedBuf::zeroed(len, "a test").unwrap();
-            assert_eq!((buf.len(), buf.as_ptr() as usize % ALIGN), (len, 0));
-            let moved = Box::new(buf);
-            assert_eq!(moved.as_ptr() as usize % ALIGN, 0);
+            let fallible = AlignedBuf::try_zeroed(len, "a test").unwrap();
+            for buf in [fallible, AlignedBuf::zeroed(len)] {
+                assert_eq!((buf.len(), buf.as_ptr() as usize % ALIGN), (len, 0));
+                assert!(buf.iter().all(|&byte| byte == 0));
+                let moved = Box::new(buf);
+                assert_eq!(moved.as_ptr() as usize % ALIGN, 0);
+            }
         }
-        assert!(AlignedBuf::zeroed(usize::MAX / 2, "a test").is_err());
+        assert!(AlignedBuf::try_zeroed(usize::MAX / 2, "a test").is_err());
     }
 }

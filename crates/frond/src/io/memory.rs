@@ -159,7 +159,7 @@ impl Vfs for MemoryVfs {
         let paths: Vec<_> =
             files.keys().filter_map(|path| Some((path.clone(), moved(path)?))).collect();
         for (old, new) in paths {
-            // `join` with nothing leaves a slash behind the name of a file.
+            // `join` with nothing leaves a slash after the name of a file.
             let new = if old == from { to.to_owned() } else { new };
             if let Some(node) = files.remove(&old) {
                 files.insert(new, node);

@@ -14,6 +14,7 @@
 //!
 //! Threads: all, concurrently.
 
+mod aligned;
 #[cfg(test)]
 mod hooked;
 mod memory;
@@ -28,6 +29,7 @@ use std::{
 
 use crate::sync::Arc;
 
+pub(crate) use aligned::AlignedBuf;
 #[cfg(test)]
 pub use hooked::HookedVfs;
 pub use memory::MemoryVfs;

@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //! 1. Forward, every source stands at its first key not below the cursor's; backward, at its last
-//!    key not above it. Turning around seeks all sources anew.
+//!    key not above it. On a change of direction all sources seek again.
 //! 2. `runs` is ordered newest first.
 //!
 //! Threads: a cursor belongs to one thread at a time; it can be sent.

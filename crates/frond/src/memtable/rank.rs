@@ -17,8 +17,8 @@ use crate::TreeId;
 
 impl Memtable {
     /// Estimates the number of keys from `from` up to, not including, `to` whose newest version is
-    /// a value, and the bytes of all versions there; 0 only if there is no version: an older one
-    /// may be a value. Ignores range deletes.
+    /// a value, and the bytes of all versions there. 0 only if there is no version, since an older
+    /// version may be a value. Ignores range deletes.
     pub fn estimate(&self, tree: TreeId, from: Option<&[u8]>, to: Option<&[u8]>) -> (f64, f64) {
         let Some(table) = self.table(tree) else { return (0.0, 0.0) };
         let (all, all_bytes) = table.rows();

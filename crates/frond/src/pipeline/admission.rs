@@ -595,7 +595,7 @@ impl Engine {
         }
         self.check_room()?;
         if is_first && matches!(self.env.workers, Workers::Threads(_)) {
-            // The background now knows that a delete waits; the log is checked once more before
+            // Background threads now know that a delete waits; the log is checked once more before
             // this thread sleeps.
             return Ok(());
         }
@@ -625,7 +625,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Notifies the background that a delete waits for a checkpoint.
+    /// Notifies the background threads that a delete waits for a checkpoint.
     fn await_checkpoint(&self) {
         self.admission.full.checkpoint_awaited.store(true, Ordering::Relaxed);
         self.hurry();

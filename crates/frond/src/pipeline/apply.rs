@@ -277,11 +277,12 @@ fn apply_commits(
 ) -> Result<TreeRoot> {
     let batch = || super::batch::batch_of_slot(slot, tree, (above, through), cx, old);
     let before = job.effects.mark();
-    let is_of_room = |error: &Error| {
-        error.is_of_room() && !plant!("pipeline: a replay needs room for what a long value becomes")
+    let is_no_space = |error: &Error| {
+        error.is_no_space()
+            && !plant!("pipeline: a replay needs room for what a long value becomes")
     };
     match job.apply(old, &batch) {
-        Err(error) if job.is_frugal && is_of_room(&error) && through.0 <= above.0 + 1 => {
+        Err(error) if job.is_frugal && is_no_space(&error) && through.0 <= above.0 + 1 => {
             job.effects.rewind(before);
             let parts = super::batch::parts_of_slot(slot, tree);
             // The oldest first.
@@ -293,7 +294,7 @@ fn apply_commits(
             })
         }
         Err(error)
-            if (error.is_of_a_page() || job.is_frugal && is_of_room(&error))
+            if (error.concerns_a_page() || job.is_frugal && is_no_space(&error))
                 && through.0 > above.0 + 1 =>
         {
             job.effects.rewind(before);

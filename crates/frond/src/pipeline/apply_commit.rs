@@ -21,9 +21,9 @@ use crate::{
 use super::Engine;
 
 /// Entries of one tree from which a commit builds a mini-run of them (Rule: I6). `--bench commit`:
-/// a mini-run takes away about half of the commit's time per entry (300 to 120–170 ns at 10 000),
-/// and costs every point read of its memtable about 180 ns per run: with 40 runs of 10 000 a read
-/// takes 7.5 µs instead of 0.4, with four of 100 000 0.9. A memtable of 64 MiB has a million short
+/// a mini-run saves about half of the commit's time per entry (300 to 120–170 ns at 10 000), and
+/// costs every point read of its memtable about 180 ns per run: with 40 runs of 10 000 a read takes
+/// 7.5 µs instead of 0.4, with four of 100 000 0.9. A memtable of 64 MiB has a million short
 /// entries, so at most about ten runs.
 pub(crate) const MINI_RUN_ENTRIES_MIN: usize = 100_000;
 

@@ -17,8 +17,8 @@
 //!    (P12, P16): `Health`. An unreadable page of a tree only delays the work that needs it
 //!    (`tree/damage.rs`), and a full disk only the work that needs space (`admission.rs`).
 //!
-//! Threads: one applier, one checkpointer, a pool for tree jobs; or none (`Workers::Manual`), then
-//! `step` does one unit of work on the calling thread.
+//! Threads: one applier, one checkpointer, one for the log's timers, a pool for tree jobs; or none
+//! (`Workers::Manual`), then `step` does one unit of work on the calling thread.
 
 mod admission;
 mod apply;
@@ -176,7 +176,7 @@ pub(crate) struct Engine {
     pub(crate) readers: Readers,
     pub checkpoint: CheckpointState,
     pub spill: SpillState,
-    /// End of the last record that was given a place in the log.
+    /// End of the last record that was given a place in the log, without the group's padding.
     pub log_reached: AtomicU64,
     /// Running bulk loads.
     pub loads: Arc<Loads>,
@@ -274,7 +274,8 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// `Err(Error::Failed)` once anything has failed. One relaxed load in the common case.
+    /// Returns `Err(Error::Failed)` once anything has failed, and `Err(Error::Closed)` after a
+    /// clean close. One atomic load in the common case.
     pub fn check(&self) -> Result<()> {
         if !self.failed.load(Ordering::Acquire) {
             return Ok(());
@@ -282,8 +283,8 @@ impl Health {
         Err(self.why().map_or(Error::Closed, Error::Failed))
     }
 
-    /// Like [`check`](Self::check), and `Err(Error::Closed)` from the moment at which a close
-    /// starts: for calls that wait or commit.
+    /// Checks like [`check`](Self::check), and returns `Err(Error::Closed)` from the moment at
+    /// which a close starts: for calls that wait or commit.
     pub fn check_open(&self) -> Result<()> {
         self.check()?;
         if self.is_closing() { Err(Error::Closed) } else { Ok(()) }
@@ -335,7 +336,8 @@ impl Engine {
         self.freeze_in(&mut section)
     }
 
-    /// Like [`freeze`](Self::freeze), for a caller that is in the sequencer's section already.
+    /// Freezes like [`freeze`](Self::freeze), for a caller that is already in the sequencer's
+    /// section.
     pub fn freeze_in(&self, section: &mut Section) -> Seqno {
         self.freeze_at(section, self.log().position())
     }

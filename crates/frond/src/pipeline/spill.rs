@@ -72,7 +72,7 @@ impl Engine {
                 }
                 // A page that it read is damaged. The snapshot continues from memory, and so does
                 // the store, which may no longer link that page.
-                Err(error) if error.is_of_a_page() => {
+                Err(error) if error.concerns_a_page() => {
                     self.pause_spills();
                     break;
                 }

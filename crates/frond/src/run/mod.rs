@@ -30,7 +30,7 @@
 //! run.block_for(key) -> usize; .block_count() -> usize // i holds [separator(i), separator(i + 1))
 //! run.encoded_block(i, buf: &mut ReadBuf) -> Result<&[u8]>    // ReadBuf::new(pool); verified
 //! ```
-//! Write, once, by the checkpoint:
+//! Write, once, by the checkpoint or by the job that built the run:
 //! ```text
 //! run.extent_bytes() -> u32                                   // what to allocate
 //! run.write(file: &StoreFile, offset, birth, lineage) -> Result<Link>
@@ -95,10 +95,10 @@ mod rank;
 mod reader;
 mod row_block_writer;
 mod schema;
-mod taken_back;
 mod takes;
 #[cfg(test)]
 mod tests;
+mod undone_dictionary;
 mod verify;
 mod warm;
 mod work;

@@ -10,7 +10,7 @@ pub trait TakesEntries {
     fn take(&mut self, entry: Entry<'_>, is_whole: bool) -> Result<bool>;
 
     /// Takes several of the next puts together: returns how many it has taken, at least one, and
-    /// whether the walk goes further. `None` to get them one by one.
+    /// whether the walk continues. `None` to get them one by one.
     fn take_even(&mut self, _rows: &Even<'_>, _is_whole: bool) -> Option<(usize, bool)> {
         None
     }

@@ -22,13 +22,13 @@ impl RunBuilder {
         if !self.block.under().is_some_and(|under| under.is_in_vain(bytes)) {
             return Ok(Some(dictionary));
         }
-        Ok(if self.take_back(&dictionary)? { None } else { Some(dictionary) })
+        Ok(if self.encode_without(&dictionary)? { None } else { Some(dictionary) })
     }
 
     /// Encodes the blocks again without the dictionary, and returns true, unless that makes them
     /// longer than with it plus the dictionary itself: in a store that was just opened the savings
     /// of a dictionary are a guess.
-    fn take_back(&mut self, dictionary: &Dictionary) -> Result<bool> {
+    fn encode_without(&mut self, dictionary: &Dictionary) -> Result<bool> {
         let mut done = self.done;
         let mut data = FrameBuf::new(self.pool.clone());
         let mut index = BlockIndex::default();

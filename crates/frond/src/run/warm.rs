@@ -49,7 +49,7 @@ impl RunBuilder {
     }
 
     /// Continues in the block in which another builder, now finished, stopped.
-    pub fn goes_on_from(&mut self, before: &Self) {
+    pub fn continue_from(&mut self, before: &Self) {
         if let (Some(warm), Some(before)) = (&mut self.warm, &before.warm) {
             (warm.in_use, warm.block_in_use) = (before.in_use, before.in_use);
         }

@@ -11,7 +11,8 @@
 //! 3. The hint, how blocks were best stored so far, decides only what is tried for the next blocks.
 //!    Rows never depend on it, but the bytes of row-block leaves do; so these bytes depend on which
 //!    run of the tree ended last, because the last `set_hint` counts.
-//! 4. Times are wall-clock times, read twice per block or chunk: nothing is decided by them (P17).
+//! 4. Times are elapsed times, not CPU times, from two clock readings per block or chunk: nothing
+//!    is decided by them (P17).
 //!
 //! Threads: all. Cost: two clock readings per block, about twenty additions per run.
 

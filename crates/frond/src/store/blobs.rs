@@ -74,7 +74,8 @@ impl Space {
         self.lock().release(offset);
     }
 
-    /// Ends recovery: what the log names and no owner took over is needed only by the log.
+    /// Ends recovery: extents that the log names and that no owner has taken over are kept only for
+    /// the log.
     pub fn abandon_unheld(&self) {
         self.lock().end_unheld();
     }

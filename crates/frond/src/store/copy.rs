@@ -11,7 +11,6 @@
 //! Threads: pure functions, except for [`Store::hold_newest`]. Bytes: docs/format.md, "Superblock".
 
 use super::{
-    aligned::AlignedBuf,
     directory::{self, Group},
     examine::Held,
     file::Store,
@@ -22,6 +21,7 @@ use super::{
 };
 use crate::{
     error::Result,
+    io::AlignedBuf,
     page::{Link, StoreFile, sealed},
     sync::Arc,
     types::VersionNumber,
@@ -52,7 +52,7 @@ impl Superblock {
 
     /// Encodes the slot. Fails if it could not be read again.
     pub fn to_slot(&self) -> Result<AlignedBuf> {
-        let mut slot = AlignedBuf::zeroed(SLOT_BYTES, "a superblock")?;
+        let mut slot = AlignedBuf::try_zeroed(SLOT_BYTES, "a superblock")?;
         self.encode(&mut slot);
         let read = Self::from_slot(&slot);
         let other = || "it would be read as another".to_owned();
@@ -103,7 +103,8 @@ pub fn read_roots(superblock: &Superblock, read: &mut ReadPage<'_, '_>) -> Resul
     Ok(directory::load(superblock, read)?.0)
 }
 
-/// Reads the roots of the trees that a named snapshot shows, likewise.
+/// Reads the roots of the trees that a named snapshot shows. What lies under a page that `read`
+/// leaves out is missing.
 pub fn read_snapshot(
     superblock: &Superblock,
     snapshot: &NamedSnapshot,

@@ -25,7 +25,7 @@ use std::{
 };
 
 use super::{
-    codec::{Decoded, Reader, put_number},
+    codec::{Decoded, Reader},
     file::Store,
     page_table::{
         Bounds, PageTable, PutPage, ReadPage, WHAT, malformed, page_link, put_page_link, seal,
@@ -37,6 +37,7 @@ use super::{
     superblock::{Superblock, Totals},
 };
 use crate::{
+    coding::put_varint,
     error::Result,
     page::{FEATURE_PAGED_DIRECTORY, Link, PageKind},
     sync::Arc,
@@ -235,9 +236,9 @@ fn seal_snapshots(number: u32, page: &[&NamedSnapshot]) -> Result<Vec<u8>> {
 fn encode_snapshots(page: &[&NamedSnapshot]) -> Vec<u8> {
     let mut out = vec![SNAPSHOTS_PAGE];
     for snapshot in page {
-        put_number(&mut out, snapshot.id);
-        put_number(&mut out, snapshot.seqno.0);
-        put_number(&mut out, snapshot.publish.0);
+        put_varint(&mut out, snapshot.id);
+        put_varint(&mut out, snapshot.seqno.0);
+        put_varint(&mut out, snapshot.publish.0);
         let SnapshotTrees::Paged(root) = &snapshot.trees else {
             unreachable!("the trees of a new snapshot have been written");
         };
@@ -449,7 +450,7 @@ impl Store {
     }
 }
 
-/// Pages of the root directory that a checkpoint has written and replaced.
+/// The pages of the root directory that a checkpoint has written, and those that they replace.
 pub(super) struct DirectoryPages<'a> {
     store: &'a Store,
     at: VersionNumber,
@@ -464,9 +465,9 @@ impl<'a> DirectoryPages<'a> {
     }
 
     /// Frees the written pages: the checkpoint is given up, and no version has them.
-    pub fn take_back(&self) {
+    pub fn undo_allocation(&self) {
         let mut space = self.store.space().lock();
-        self.written.iter().for_each(|link| space.take_back(link.offset));
+        self.written.iter().for_each(|link| space.undo_allocation(link.offset));
     }
 }
 

@@ -15,7 +15,6 @@ use std::{
 };
 
 use super::{
-    aligned::AlignedBuf,
     alloc::Class,
     directory::{Directory, DirectoryChange, DirectoryPages},
     guard::{Guard, IoCounts},
@@ -30,7 +29,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    io::{ALIGN, Env, File, Vfs},
+    io::{ALIGN, AlignedBuf, Env, File, Vfs},
     page::{Identity, Link, PageKind, StoreFile, sealed},
     sync::{Arc, AtomicU64, Mutex, Ordering},
     types::{Lineage, Lsn, Seqno, StoreId, VersionNumber},
@@ -75,8 +74,8 @@ struct SlotPair {
     newest: Superblock,
     older: Option<Superblock>,
     next_sequence: u64,
-    /// A lower bound of the file's length by either slot; a slot that was passed over because its
-    /// roots were damaged still counts.
+    /// A lower bound of the file's length, the greater of those in the two slots. A slot that was
+    /// passed over because its roots were damaged still counts.
     file_bytes: u64,
 }
 
@@ -399,7 +398,7 @@ impl Store {
         if aligned || !self.guard.is_direct() {
             return self.write(extent.offset, parts);
         }
-        let mut copy = AlignedBuf::zeroed(bytes, "an extent")?;
+        let mut copy = AlignedBuf::try_zeroed(bytes, "an extent")?;
         let mut at = 0;
         for part in parts {
             copy[at..at + part.len()].copy_from_slice(part);
@@ -439,8 +438,7 @@ impl Store {
             let why = format!("its place lies outside the file of {end} bytes");
             return Err(data.malformed(link.offset, u64::from(link.bytes), what, why));
         }
-        let mut bytes = AlignedBuf::zeroed(link.bytes as usize, what)?;
-        data.read_at(&mut bytes, link.offset)?;
+        let bytes = data.read(link.offset, link.bytes.into(), what)?;
         page::verify(data, link, kind, what, bytes)
     }
 
@@ -481,7 +479,7 @@ impl Store {
         let at = checkpoint.publish;
         let mut pages = DirectoryPages::new(self, at);
         let written = self.write_directory(checkpoint.roots, &mut pages, newest.publish);
-        let (directory, roots, map, totals) = written.inspect_err(|_| pages.take_back())?;
+        let (directory, roots, map, totals) = written.inspect_err(|_| pages.undo_allocation())?;
         let superblock = Superblock {
             sequence: next_sequence,
             incompat: newest.incompat | self.data.features(),

@@ -16,13 +16,14 @@
 
 use super::{
     alloc::Class,
-    codec::{Decoded, Reader, put_number},
+    codec::{Decoded, Reader},
     pins::{LineagePin, NEVER},
     space::{Extent, Record, STORE_LINEAGE, ZoneEntry},
     superblock::{DATA_START, OFFSET_MAX},
 };
 use crate::{
     bounds::{LINEAGE_PINS, MAP_DIRECTORY_BYTES, ZONE_BYTES},
+    coding::put_varint,
     io::ALIGN,
     page::{Link, PageKind},
     types::{Lineage, Lsn, VersionNumber},
@@ -66,28 +67,28 @@ pub(super) fn encode_zone(zone: u64, listed: &[(u64, Record)]) -> (Vec<u8>, Zone
     let mut out = Vec::with_capacity(16 + listed.len() * 12);
     out.push(ZONE_PAGE);
     let is_another = plant!("store: a zone is encoded under another number");
-    put_number(&mut out, zone + u64::from(is_another));
+    put_varint(&mut out, zone + u64::from(is_another));
     let base = listed.iter().map(|(_, record)| record.birth).min().unwrap_or_default();
-    put_number(&mut out, base.0);
+    put_varint(&mut out, base.0);
     let mut at = zone * zone_bytes();
     for (offset, record) in listed {
         sums.add(*offset, record);
-        put_number(&mut out, (offset - at) / UNIT);
-        put_number(&mut out, u64::from(record.bytes) / UNIT);
+        put_varint(&mut out, (offset - at) / UNIT);
+        put_varint(&mut out, u64::from(record.bytes) / UNIT);
         let dead = if record.death == NEVER { 0 } else { DEAD };
         let in_log = if record.log.is_some() { IN_LOG } else { 0 };
         let refs = if record.refs == 1 { 0 } else { REFS };
         out.push(record.kind as u8 | (record.class as u8) << 3 | dead | in_log | refs);
-        put_number(&mut out, record.birth.0 - base.0);
-        put_number(&mut out, u64::from(record.lineage.0));
+        put_varint(&mut out, record.birth.0 - base.0);
+        put_varint(&mut out, u64::from(record.lineage.0));
         if dead != 0 {
-            put_number(&mut out, record.death.0 - record.birth.0);
+            put_varint(&mut out, record.death.0 - record.birth.0);
         }
         if let Some(lsn) = record.log {
-            put_number(&mut out, lsn.0);
+            put_varint(&mut out, lsn.0);
         }
         if refs != 0 {
-            put_number(&mut out, u64::from(record.refs));
+            put_varint(&mut out, u64::from(record.refs));
         }
         at = offset + u64::from(record.bytes);
     }
@@ -185,34 +186,34 @@ impl MapDirectory {
         let mut out = Vec::with_capacity(16 + self.zones.len() * 32 + self.pending.len() * 12);
         let is_zone = plant!("store: a space map's directory is encoded as a zone");
         out.push(if is_zone { ZONE_PAGE } else { DIRECTORY_PAGE });
-        put_number(&mut out, self.pins.len() as u64);
+        put_varint(&mut out, self.pins.len() as u64);
         for pin in &self.pins {
-            put_number(&mut out, u64::from(pin.lineage.0));
-            put_number(&mut out, pin.publish.0);
-            put_number(&mut out, pin.from.0);
+            put_varint(&mut out, u64::from(pin.lineage.0));
+            put_varint(&mut out, pin.publish.0);
+            put_varint(&mut out, pin.from.0);
             // 0 stands for an open pin: no pin can end in version 0.
-            put_number(&mut out, if pin.until == NEVER { 0 } else { pin.until.0 });
+            put_varint(&mut out, if pin.until == NEVER { 0 } else { pin.until.0 });
         }
-        put_number(&mut out, self.zones.len() as u64);
+        put_varint(&mut out, self.zones.len() as u64);
         let mut expected = 0;
         for (zone, entry) in &self.zones {
-            put_number(&mut out, zone - expected);
+            put_varint(&mut out, zone - expected);
             expected = zone + 1;
-            put_number(&mut out, entry.link.offset / UNIT);
-            put_number(&mut out, u64::from(entry.link.bytes) / UNIT);
-            put_number(&mut out, entry.link.birth.0);
+            put_varint(&mut out, entry.link.offset / UNIT);
+            put_varint(&mut out, u64::from(entry.link.bytes) / UNIT);
+            put_varint(&mut out, entry.link.birth.0);
             out.extend_from_slice(&entry.link.hash.to_le_bytes());
-            put_number(&mut out, entry.live / UNIT);
-            put_number(&mut out, entry.pending / UNIT);
-            put_number(&mut out, (entry.end - zone * zone_bytes()) / UNIT);
+            put_varint(&mut out, entry.live / UNIT);
+            put_varint(&mut out, entry.pending / UNIT);
+            put_varint(&mut out, (entry.end - zone * zone_bytes()) / UNIT);
         }
-        put_number(&mut out, self.pending.len() as u64);
+        put_varint(&mut out, self.pending.len() as u64);
         let mut place = 0;
         for (extent, birth, death) in &self.pending {
-            put_number(&mut out, (extent.offset - place) / UNIT);
-            put_number(&mut out, u64::from(extent.bytes) / UNIT);
-            put_number(&mut out, birth.0);
-            put_number(&mut out, death.0 - birth.0);
+            put_varint(&mut out, (extent.offset - place) / UNIT);
+            put_varint(&mut out, u64::from(extent.bytes) / UNIT);
+            put_varint(&mut out, birth.0);
+            put_varint(&mut out, death.0 - birth.0);
             place = extent.end();
         }
         out

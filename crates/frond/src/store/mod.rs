@@ -72,7 +72,6 @@
 //! Invariants: see each file. Threads: any call from any thread; locks in `file.rs`.
 //! Bytes: docs/format.md. Rules: I10, I16, I18–I25.
 
-mod aligned;
 mod alloc;
 mod blobs;
 mod codec;
@@ -99,7 +98,6 @@ mod superblock;
 #[cfg(test)]
 mod tests;
 
-pub use aligned::AlignedBuf;
 pub use alloc::Class;
 pub use copy::{
     SUPERBLOCK_BYTES, check_extent, read_roots, read_snapshot, write_slots, zone_pages,

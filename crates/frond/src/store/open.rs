@@ -19,9 +19,7 @@
 use std::path::Path;
 
 use super::{
-    STORE_FILE,
-    aligned::AlignedBuf,
-    directory,
+    STORE_FILE, directory,
     file::Store,
     guard::Guard,
     owner::{self, HEADROOM},
@@ -35,7 +33,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    io::{Env, File, LockKind, OpenMode},
+    io::{AlignedBuf, Env, File, LockKind, OpenMode},
     page::{FEATURE_ROW_COUNTS, FEATURE_SUMS, PageKind, StoreFile},
     sync::Arc,
     types::{StoreId, VersionNumber},
@@ -261,7 +259,7 @@ fn write_new_file(env: &Env, path: &Path, file: &dyn File) -> Result<StoreId> {
         file.write_at(&slot, offset).map_err(failed("write"))?;
     }
     // The owner page gets its block now, so that an open needs no space for it.
-    let owner = AlignedBuf::zeroed(SLOT_BYTES, "the owner page")?;
+    let owner = AlignedBuf::try_zeroed(SLOT_BYTES, "the owner page")?;
     file.write_at(&owner, OWNER_OFFSET).map_err(failed("write"))?;
     file.sync_all().map_err(failed("sync"))?;
     Ok(StoreId(id))
@@ -500,7 +498,7 @@ pub(super) fn no_slot(file: &Guard, path: &Path, ours: bool, why: String) -> Err
 
 /// True if the file starts with zeros, or is empty.
 fn is_zero(file: &Guard) -> bool {
-    match AlignedBuf::zeroed(SLOT_BYTES, "a superblock") {
+    match AlignedBuf::try_zeroed(SLOT_BYTES, "a superblock") {
         Ok(mut bytes) => match file.read_at(&mut bytes, 0) {
             Ok(()) => bytes.iter().all(|&byte| byte == 0),
             Err(_) => file.len().is_ok_and(|len| len == 0),
@@ -513,7 +511,7 @@ fn is_zero(file: &Guard) -> bool {
 pub(super) fn read_slot(file: &dyn File, index: usize) -> SlotRead {
     let bad = |why: String| SlotRead::Bad { why, ours: false };
     let Some(&offset) = SLOT_OFFSETS.get(index) else { return bad("no such slot".into()) };
-    let mut slot = match AlignedBuf::zeroed(SLOT_BYTES, "a superblock") {
+    let mut slot = match AlignedBuf::try_zeroed(SLOT_BYTES, "a superblock") {
         Ok(slot) => slot,
         Err(error) => return bad(error.to_string()),
     };

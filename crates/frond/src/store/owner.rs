@@ -21,13 +21,12 @@
 //! Threads: open only. Bytes: docs/format.md, "Owner page".
 
 use super::{
-    aligned::AlignedBuf,
     passed_over::Issued,
     superblock::{OWNER_OFFSET, PUBLISH_MAX, SLOT_BYTES},
 };
 use crate::{
     error::Result,
-    io::Env,
+    io::{AlignedBuf, Env},
     page::StoreFile,
     types::{StoreId, VersionNumber},
 };
@@ -51,7 +50,7 @@ pub(super) struct Owner {
 
 impl Owner {
     fn encode(&self, started: u64) -> Result<AlignedBuf> {
-        let mut page = AlignedBuf::zeroed(SLOT_BYTES, "the owner page")?;
+        let mut page = AlignedBuf::try_zeroed(SLOT_BYTES, "the owner page")?;
         page[0..8].copy_from_slice(MAGIC);
         page[8..24].copy_from_slice(&self.store.0);
         page[24..32].copy_from_slice(&self.pid.to_le_bytes());
@@ -76,7 +75,7 @@ impl Owner {
 
 /// Reads the page, if it is readable and whole.
 pub(super) fn read(file: &dyn crate::io::File) -> Option<Owner> {
-    let mut page = AlignedBuf::zeroed(SLOT_BYTES, "the owner page").ok()?;
+    let mut page = AlignedBuf::try_zeroed(SLOT_BYTES, "the owner page").ok()?;
     // Errors are ignored: the page is not needed.
     file.read_at(&mut page, OWNER_OFFSET).ok()?;
     Owner::decode(&page)

@@ -10,10 +10,10 @@
 
 use std::ops::Deref;
 
-use super::{aligned::AlignedBuf, codec::Reader, superblock::PAGE_BYTES_MAX};
+use super::{codec::Reader, superblock::PAGE_BYTES_MAX};
 use crate::{
     error::{Error, Result},
-    io::ALIGN,
+    io::{ALIGN, AlignedBuf},
     page::{Identity, Link, PageKind, StoreFile, page_hash, sealed},
     types::{Lineage, VersionNumber},
 };
@@ -57,7 +57,7 @@ impl Deref for Page {
 pub(super) fn build(identity: &Identity, payload: &[&[u8]]) -> Result<(AlignedBuf, Link)> {
     let payload_bytes: usize = payload.iter().map(|part| part.len()).sum();
     assert!(page_bytes(payload_bytes) <= u64::from(identity.bytes), "the page fits its extent");
-    let mut bytes = AlignedBuf::zeroed(identity.bytes as usize, "a page")?;
+    let mut bytes = AlignedBuf::try_zeroed(identity.bytes as usize, "a page")?;
     bytes[8..12].copy_from_slice(&MAGIC);
     bytes[12] = identity.kind as u8;
     bytes[13] = VERSION;

@@ -23,13 +23,14 @@
 use std::collections::BTreeMap;
 
 use super::{
-    codec::{Decoded, Reader, put_number},
+    codec::{Decoded, Reader},
     page::Page,
     space::STORE_LINEAGE,
     space_map::root_fits,
     superblock::{PAGE_BYTES_MAX, Superblock},
 };
 use crate::{
+    coding::put_varint,
     error::{Error, Result},
     io::ALIGN,
     page::{Link, StoreFile, sealed},
@@ -231,9 +232,9 @@ pub(super) fn malformed(file: &StoreFile, link: &Link, why: String) -> Error {
 
 /// Appends a link to one of the store's own pages.
 pub(super) fn put_page_link(out: &mut Vec<u8>, link: &Link) {
-    put_number(out, link.offset / UNIT);
-    put_number(out, u64::from(link.bytes) / UNIT);
-    put_number(out, link.birth.0);
+    put_varint(out, link.offset / UNIT);
+    put_varint(out, u64::from(link.bytes) / UNIT);
+    put_varint(out, link.birth.0);
     out.extend_from_slice(&link.hash.to_le_bytes());
 }
 
@@ -266,7 +267,7 @@ fn encode_index<'a>(below: impl IntoIterator<Item = (&'a u32, &'a Link)>) -> Vec
     let mut out = vec![INDEX_PAGE];
     let mut expected = 0;
     for (&number, link) in below {
-        put_number(&mut out, u64::from(number - expected));
+        put_varint(&mut out, u64::from(number - expected));
         expected = number + 1;
         put_page_link(&mut out, link);
     }

@@ -44,7 +44,7 @@ const PUNCH_BYTES_MIN_IDLE: u64 = 64 << 10;
 /// enough to rewrite two leaves and what links them, so that a disk that was filled meanwhile can
 /// be emptied by deletes.
 const REST_BYTES: u64 = 3 << 19;
-const REST_PART: u64 = 64;
+const REST_DIVISOR: u64 = 64;
 /// Size and number of the pieces in which opening looks for backed space on a full disk: 1 GiB in
 /// all.
 const FIND_BYTES: u64 = 64 << 10;
@@ -185,7 +185,7 @@ impl Store {
             Err(error) => return Err(error),
         }
         let mut space = self.space().lock();
-        space.take_back(extent.offset);
+        space.undo_allocation(extent.offset);
         space.allocate_backed_only(request, extent.bytes, temporary).ok_or_else(|| {
             Error::Full(format!("no {} bytes in {}", extent.bytes, self.dir().display()))
         })
@@ -242,7 +242,8 @@ impl Store {
             (space.stats().live, space.map_bytes())
         };
         let wanted = 3 * dirty_limit + map + (64 << 20);
-        // Small stores do not pay for large ones: their commits are admitted more strictly instead.
+        // A small store does not keep the reserve of a large one: its commits are admitted more
+        // strictly instead.
         let target = wanted.min((4 << 20) + live / 16);
         {
             let mut reserve = self.reserve.lock();
@@ -400,8 +401,8 @@ impl Store {
         if recent && reserve.since.saturating_add(needed) > MEASURE_EVERY {
             return Some(false);
         }
-        let promised = reserve.target.saturating_add(reserve.admitted).saturating_add(needed);
-        let admitted = backed_free.saturating_add(reserve.disk_free) >= promised;
+        let claimed = reserve.target.saturating_add(reserve.admitted).saturating_add(needed);
+        let admitted = backed_free.saturating_add(reserve.disk_free) >= claimed;
         if admitted {
             reserve.admitted += needed;
             reserve.since += needed;
@@ -458,7 +459,7 @@ impl Store {
             return target;
         }
         let live = self.space().lock().stats().live;
-        target.min(REST_BYTES + live / REST_PART)
+        target.min(REST_BYTES + live / REST_DIVISOR)
     }
 
     /// Cuts off the free tail (except for the reserve) and punches free ranges of 1 MiB and more
@@ -503,7 +504,7 @@ impl Store {
 
 impl Inner {
     /// Undoes an allocation to which nothing was written, or which nothing links.
-    pub fn take_back(&mut self, offset: u64) {
+    pub fn undo_allocation(&mut self, offset: u64) {
         if let Some(record) = self.extents.get(&offset).copied() {
             self.free(offset, record);
         }

@@ -17,11 +17,12 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use super::{
-    codec::{Decoded, Reader, put_bytes, put_number},
+    codec::{Decoded, Reader},
     space_map::root_fits,
     superblock::Superblock,
 };
 use crate::{
+    coding::{put_bytes, put_varint},
     page::{LINK_BYTES, Link},
     sync::Arc,
     types::{Counts, KEY_BYTES_MAX, Lineage, SUMS, Seqno, Sums, TreeId, VersionNumber},
@@ -31,7 +32,7 @@ use crate::{
 pub const NAME_BYTES_MAX: usize = 1 << 10;
 /// Length to which the largest keys are cut: it bounds what 64 trees take in the directory.
 const MAX_KEY_KEPT: usize = 4 << 10;
-/// Highest level of a root. No tree is deeper, since a node has at least two children.
+/// A root above this level is damage: a tree stops growing at a lower one (`bounds::LEVELS`).
 const LEVEL_MAX: u8 = 64;
 
 /// What a checkpoint records about a tree.
@@ -133,12 +134,12 @@ impl RootDirectory {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.trees.len() * 80);
         put_trees(&mut out, &self.trees);
-        put_number(&mut out, self.snapshots.len() as u64);
+        put_varint(&mut out, self.snapshots.len() as u64);
         for snapshot in &self.snapshots {
-            put_number(&mut out, snapshot.id);
+            put_varint(&mut out, snapshot.id);
             put_bytes(&mut out, b"");
-            put_number(&mut out, snapshot.seqno.0);
-            put_number(&mut out, snapshot.publish.0);
+            put_varint(&mut out, snapshot.seqno.0);
+            put_varint(&mut out, snapshot.publish.0);
             match &snapshot.trees {
                 SnapshotTrees::Listed(trees) => put_trees(&mut out, trees),
                 paged => unreachable!("{paged:?} is not listed in one page"),
@@ -188,10 +189,10 @@ impl RootDirectory {
 }
 
 fn put_trees(out: &mut Vec<u8>, trees: &BTreeMap<TreeId, TreeRoot>) {
-    put_number(out, trees.len() as u64);
+    put_varint(out, trees.len() as u64);
     let mut expected = 0;
     for (id, root) in trees {
-        put_number(out, u64::from(id.0) - expected);
+        put_varint(out, u64::from(id.0) - expected);
         expected = u64::from(id.0) + 1;
         put_tree(out, root, Some(root.applied));
     }
@@ -218,26 +219,26 @@ pub(super) fn put_tree(out: &mut Vec<u8>, root: &TreeRoot, applied: Option<Seqno
         out.extend_from_slice(&link.to_disk());
     }
     out.push(root.level);
-    applied.into_iter().for_each(|applied| put_number(out, applied.0));
-    put_number(out, u64::from(root.lineage.0));
-    put_number(out, root.inherits.len() as u64);
+    applied.into_iter().for_each(|applied| put_varint(out, applied.0));
+    put_varint(out, u64::from(root.lineage.0));
+    put_varint(out, root.inherits.len() as u64);
     for (lineage, publish) in &root.inherits {
-        put_number(out, u64::from(lineage.0));
-        put_number(out, publish.0);
+        put_varint(out, u64::from(lineage.0));
+        put_varint(out, publish.0);
     }
-    put_number(out, root.entries);
-    put_number(out, root.bytes);
+    put_varint(out, root.entries);
+    put_varint(out, root.bytes);
     if root.loaded.0 > 0 {
-        put_number(out, root.loaded.0);
+        put_varint(out, root.loaded.0);
     }
     if let Some(rows) = root.rows {
-        put_number(out, rows);
+        put_varint(out, rows);
     }
     if root.counts != Counts::default() {
-        root.counts.iter().for_each(|&count| put_number(out, count));
+        root.counts.iter().for_each(|&count| put_varint(out, count));
     }
     for number in root.sums.iter().flat_map(|sums| sums.to_array()) {
-        put_number(out, number);
+        put_varint(out, number);
     }
     if let Some(key) = &max_key {
         put_bytes(out, key);

@@ -148,7 +148,7 @@ impl Inner {
     pub fn zones_refused(&mut self, pages: &[ZonePage]) {
         for page in pages {
             self.zones.entry(page.zone).or_default().dirty = true;
-            self.take_back(page.page.extent.offset);
+            self.undo_allocation(page.page.extent.offset);
         }
     }
 

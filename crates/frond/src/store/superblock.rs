@@ -86,7 +86,7 @@ pub struct Superblock {
     pub compat: u64,
     /// The id of the store.
     pub store: StoreId,
-    /// Number of slot writes so far.
+    /// Number of slot writes so far, or more: an heir skips numbers (`passed_over.rs`).
     pub sequence: u64,
     /// The version.
     pub publish: VersionNumber,

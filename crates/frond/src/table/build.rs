@@ -96,8 +96,8 @@ impl Table {
         self.build_index_with(spec, |_| ControlFlow::Continue(()))
     }
 
-    /// Like [`build_index`](Self::build_index); reports its progress to `watch`, several times per
-    /// second, and gives up when that returns `Break`.
+    /// Builds an index, like [`build_index`](Self::build_index), and reports its progress to
+    /// `watch` several times per second. Gives up when `watch` returns `Break`.
     ///
     /// # Errors
     /// As [`build_index`](Self::build_index); `Interrupted` if `watch` returned `Break`.
@@ -217,7 +217,7 @@ impl Build<'_> {
 
     /// Performs rounds, until the build holds the table exclusively and nothing is missing.
     fn catch_up(&mut self) -> Result<()> {
-        let mut wait_policy = PATIENCE_FIRST;
+        let mut patience = PATIENCE_FIRST;
         loop {
             self.round()?;
             if self.build.is_locked() {
@@ -228,9 +228,9 @@ impl Build<'_> {
             if !self.build.is_near()? {
                 continue;
             }
-            match self.build.lock(wait_policy) {
+            match self.build.lock(patience) {
                 Err(Error::LockTimeout { .. } | Error::LockBusy { .. }) => {
-                    wait_policy = (2 * wait_policy).min(PATIENCE_MAX);
+                    patience = (2 * patience).min(PATIENCE_MAX);
                     self.tell(BuildProgress::Waiting)?;
                 }
                 locked => locked?,
@@ -247,7 +247,7 @@ impl Build<'_> {
                     (entry(old)?, entry(new)?)
                 }
                 Err(error) => {
-                    let at = self.build.looked_at();
+                    let at = self.build.target_snapshot();
                     return Err(at.map_or(error.clone(), |at| self.name_both(&at, error)));
                 }
             };

@@ -58,8 +58,8 @@ impl Table {
     ///
     /// It checks what is committed when it is called, takes no lock and does not wait: cursors,
     /// snapshots and transactions of this and other threads may be open, rows and whole trees may
-    /// be locked, and others may write, build indexes and change columns meanwhile. Writes that
-    /// are not committed yet are not checked, also not those of the caller.
+    /// be locked, and others may write, build indexes and change columns meanwhile. Writes that are
+    /// not committed yet are not checked, not even those of the caller.
     ///
     /// # Errors
     /// `NoSuchTree` if the table was dropped; I/O errors and damage of what had to be read.

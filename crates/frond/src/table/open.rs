@@ -211,7 +211,7 @@ impl Db {
         let trees =
             indexes.chain(stored.leftovers.iter().copied()).filter_map(|id| self.tree_by_id(id));
         let trees: Vec<Tree> = std::iter::once(rows).chain(trees).collect();
-        let _alone = self.lock_trees(&trees, ExclusiveWait::Usual)?;
+        let _alone = self.lock_trees(&trees, ExclusiveWait::DefaultTimeout)?;
         let mut change = self.change_catalog()?;
         trees.iter().for_each(|tree| change.drop_tree(tree.id()));
         change.commit().map(drop)
@@ -241,7 +241,7 @@ impl Db {
         let gone = stored.indexes.remove(at);
         let tree = self.tree_by_id(gone.tree);
         let both: Vec<Tree> = std::iter::once(rows.clone()).chain(tree).collect();
-        let _alone = self.lock_trees(&both, ExclusiveWait::Usual)?;
+        let _alone = self.lock_trees(&both, ExclusiveWait::DefaultTimeout)?;
         let mut change = self.change_catalog()?;
         change.set_attributes(rows.id(), stored.encode())?;
         change.drop_tree(gone.tree);
@@ -431,7 +431,7 @@ impl Table {
         let mut alone: Vec<ExclusiveTreeLock> = Vec::new();
         for &id in &stored.leftovers {
             let Some(tree) = self.db.tree_by_id(id) else { continue };
-            match self.db.lock_tree(&tree, ExclusiveWait::Not) {
+            match self.db.lock_tree(&tree, ExclusiveWait::NoWait) {
                 Ok(locked) => {
                     alone.push(locked);
                     gone.push(id);

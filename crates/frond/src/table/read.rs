@@ -211,7 +211,7 @@ impl TableIndex {
         found.map_err(|error| self.named(error))
     }
 
-    /// Like [`get`](Self::get), with the row locked exclusively. If there is none, no other
+    /// Reads a row like [`get`](Self::get), and locks it exclusively. If there is none, no other
     /// transaction can insert one until this transaction ends.
     ///
     /// # Errors
@@ -220,7 +220,7 @@ impl TableIndex {
         self.get_with(txn, extracted, &ReadOptions::new().lock(RowLock::Exclusive))
     }
 
-    /// Like [`get`](Self::get), with the entry and the row locked as requested;
+    /// Reads a row like [`get`](Self::get), with the entry and the row locked as requested;
     /// [`TxnControl::unlock_last`](crate::transaction::TxnControl::unlock_last) releases them
     /// together. [`IfLocked::SemiConsistent`] waits, as older versions of entries and rows need not
     /// match.
@@ -464,10 +464,10 @@ impl TableIndex {
         IndexRows::new(self.scan(reader, OrEmpty(range)))
     }
 
-    /// Like [`scan`](Self::scan), with each entry and its row locked as requested when the cursor
-    /// reaches it, and read at the latest version. If a row is skipped because another transaction
-    /// holds it, its entry is released unless it was locked before. [`IfLocked::SemiConsistent`]
-    /// waits: older versions of entries and rows need not match.
+    /// Scans like [`scan`](Self::scan), with each entry and its row locked as requested when the
+    /// cursor reaches it, and read at the latest version. If a row is skipped because another
+    /// transaction holds it, its entry is released unless it was locked before.
+    /// [`IfLocked::SemiConsistent`] waits: older versions of entries and rows need not match.
     /// [`TxnControl::unlock_last`](crate::transaction::TxnControl::unlock_last) releases an entry
     /// and its row together.
     ///

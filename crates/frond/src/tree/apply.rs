@@ -5,7 +5,7 @@
 //! 2. A batch wholly above the tree's maximum becomes leaves at the right edge and touches no old
 //!    leaf: keys that only grow are written once.
 //! 3. Any other batch becomes runs at the front of the root's buffer, cut at the pivots where a
-//!    child's part is large enough to go down by itself, and the root is rebalanced (`settle.rs`).
+//!    child's slice is large enough to go down by itself, and the root is rebalanced (`settle.rs`).
 //!
 //! A page that cannot be read blocks only the work that needs it (`damage.rs`); if the root itself
 //! cannot be read, the batch waits in a node above it.
@@ -33,9 +33,9 @@ use crate::{
 
 use super::{
     context::{Effects, TreeContext, TreeTraits},
-    cut::PartWriter,
+    cut::SliceWriter,
     damage::PageRef,
-    node::{Bound, Child, Node, NodeRef, Part, Root, RunHandle, Tier},
+    node::{Bound, Child, Node, NodeRef, Root, RunHandle, RunSlice, Tier},
     page::LEVEL_MAX,
     piece::{Piece, Pieces},
 };
@@ -152,7 +152,7 @@ impl<'a> Job<'a> {
             false => self.apply_unsettled(old, batch),
         };
         if self.is_frugal
-            && done.as_ref().is_err_and(Error::is_of_room)
+            && done.as_ref().is_err_and(Error::is_no_space)
             && !plant!("tree: a replay settles, or fails")
         {
             self.effects.rewind(before);
@@ -160,7 +160,7 @@ impl<'a> Job<'a> {
             done = self.apply_unsettled(old, batch);
         }
         let error = match done {
-            Err(error) if error.is_of_a_page() && !plant!("tree: damage ends the job") => error,
+            Err(error) if error.concerns_a_page() && !plant!("tree: damage ends the job") => error,
             done => return done,
         };
         self.effects.rewind(before);
@@ -215,7 +215,7 @@ impl<'a> Job<'a> {
         };
         let max_key = max_of(old, &batch);
         let tier = self.build_tier(&top, batch)?;
-        if !tier.parts.is_empty() {
+        if !tier.slices.is_empty() {
             top.tiers.insert(0, tier);
         }
         let root = self.root_of(Pieces::of(top));
@@ -247,7 +247,7 @@ impl<'a> Job<'a> {
                 let mut top = self.reopen(node)?;
                 self.rewrite_sparse(&mut top)?;
                 let tier = self.build_tier(&top, batch)?;
-                if !tier.parts.is_empty() {
+                if !tier.slices.is_empty() {
                     top.tiers.insert(0, tier);
                 }
                 let nodes = self.settle(top)?;
@@ -313,8 +313,8 @@ impl<'a> Job<'a> {
             .collect()
     }
 
-    /// Opens a sealed node for changes: its page dies and its references are returned until the
-    /// changed copy is sealed.
+    /// Opens a sealed node for changes: its page is recorded as dead, and its run references are
+    /// given up until the changed copy is sealed.
     pub(super) fn reopen(&mut self, node: &Arc<NodeRef>) -> Result<Node> {
         let content = node.load(self.cx)?;
         self.effects.unlink_node(node, content);
@@ -370,7 +370,7 @@ impl<'a> Job<'a> {
         if let Some(Child::Node(last)) = node.children.last().cloned() {
             let child = self.reopen(&last)?;
             let pieces = self.append_leaves(child, leaves)?;
-            // The first of them takes the place of the last child, and of what waits for it.
+            // The first piece replaces the last child, and takes over what waits for it.
             node.children.pop();
             for (n, (first_key, piece)) in pieces.into_iter().enumerate() {
                 if n > 0 {
@@ -387,34 +387,34 @@ impl<'a> Job<'a> {
             node.pivots.extend(self.pivots_between(&leaves));
             node.children.extend(leaves.into_iter().map(Child::Leaf));
         }
-        for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
-            part.live.resize(node.children.len(), 0);
+        for slice in node.tiers.iter_mut().flat_map(|tier| &mut tier.slices) {
+            slice.live.resize(node.children.len(), 0);
         }
         Ok(self.split_right(node))
     }
 
-    /// Writes a batch as the parts of a new tier of `top`.
+    /// Writes a batch as the slices of a new tier of `top`.
     pub(super) fn build_tier(&mut self, top: &Node, batch: Batch<'_>) -> Result<Tier> {
         let mut source = batch.source;
         let ranges = source.range_deletes().cloned().unwrap_or_default();
-        let mut parts = PartWriter::new(self, top, &ranges, (None, None)).cut_at_children();
+        let mut slices = SliceWriter::new(self, top, &ranges, (None, None)).cut_at_children();
         while let Some(entry) = source.entry() {
-            parts.push(self, entry.key, entry.tag, entry.payload)?;
+            slices.push(self, entry.key, entry.tag, entry.payload)?;
             self.tick(1);
             source.advance()?;
         }
-        parts.finish(self)
+        slices.finish(self)
     }
 
-    /// A part of `run` for `node`, clipped to [lo, hi), with its live bytes; `None` if nothing of
+    /// A slice of `run` for `node`, clipped to [lo, hi), with its live bytes; `None` if nothing of
     /// it lies in the node's children.
-    pub(super) fn part_of(
+    pub(super) fn slice_of(
         &self,
         node: &Node,
         run: Arc<RunHandle>,
         lo: Option<Box<[u8]>>,
         hi: Option<Box<[u8]>>,
-    ) -> Result<Option<Part>> {
+    ) -> Result<Option<RunSlice>> {
         let opened = run.open(self.cx)?.clone();
         let mut live = Vec::with_capacity(node.children.len());
         for c in 0..node.children.len() {
@@ -422,7 +422,7 @@ impl<'a> Job<'a> {
             live.push(self.live_between(&opened, from, to)?);
         }
         let any = live.iter().any(|&bytes| bytes > 0);
-        Ok(any.then_some(Part { run, lo, hi, live }))
+        Ok(any.then_some(RunSlice { run, lo, hi, live }))
     }
 
     /// Bytes of `run` in [lo, hi): 0 exactly if there is nothing, range deletes included.
@@ -481,7 +481,7 @@ impl<'a> Job<'a> {
                 self.effects.blobs.push(hold);
                 builder.push(key, tag.of_blob(), &reference.to_disk())
             }
-            Err(error) if error.is_of_room() && payload.len() <= self.inline_bytes_max() => {
+            Err(error) if error.is_no_space() && payload.len() <= self.inline_bytes_max() => {
                 builder.push(key, tag, payload)
             }
             Err(error) => Err(error),

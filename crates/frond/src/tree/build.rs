@@ -7,8 +7,8 @@
 //! Invariants
 //! 1. Keys ascend strictly over all calls; messages are Puts and PutBlobs without the fresh flag,
 //!    as leaves hold them.
-//! 2. Every page has the birth of the set of pages, so that no parent is younger than its children
-//!    (Rule: I20).
+//! 2. All pages have one birth, that of the set of pages, so that no child is younger than its
+//!    parent (Rule: I20).
 //! 3. A node is written with at least half its target of children, including the last node of a
 //!    level.
 //!

@@ -10,8 +10,8 @@
 //! 1. The mark is on the page's descriptor, which all nodes that link the page share, and ends with
 //!    it.
 //! 2. A piece of work that fails has changed nothing: neither its node nor the effects of its job.
-//! 3. Only a page's own failure is contained (`Error::is_of_a_page`). A full disk, a failed write,
-//!    or a contradiction in the space map ends the job.
+//! 3. Only a page's own failure is contained (`Error::concerns_a_page`). A full disk, a failed
+//!    write, or a contradiction in the space map ends the job.
 //! 4. Readers do not look at marks: they read the page, and get its error or its rows.
 //!
 //! Threads: jobs add marks, one thread probes, all may list. The lock is not held while a page is
@@ -114,9 +114,9 @@ impl PageRef {
         match self {
             Self::Node(_) => cx.store.read_page(link, PageKind::Node, "node page").map(drop),
             Self::Run(_) => {
-                let mut extent = crate::store::AlignedBuf::zeroed(link.bytes as usize, "a run")?;
-                cx.store.file().read_at(&mut extent, link.offset)?;
-                run::verify_extent(cx.store.file(), link, &extent).map(drop)
+                let file = cx.store.file();
+                let extent = file.read(link.offset, link.bytes.into(), "a run")?;
+                run::verify_extent(file, link, &extent).map(drop)
             }
         }
     }
@@ -247,7 +247,7 @@ impl Job<'_> {
                 }
                 Ok(Some(done))
             }
-            Err(error) if error.is_of_a_page() && !plant!("tree: damage ends the job") => {
+            Err(error) if error.concerns_a_page() && !plant!("tree: damage ends the job") => {
                 self.effects.rewind(before);
                 self.blame(pages, (from, to), &error);
                 Ok(None)
@@ -323,22 +323,22 @@ impl Node {
 
     /// Runs with anything live for children `first..=last`.
     fn waiting_for(&self, first: usize, last: usize) -> impl Iterator<Item = &Arc<RunHandle>> {
-        let parts = self.tiers.iter().flat_map(|tier| &tier.parts);
+        let slices = self.tiers.iter().flat_map(|tier| &tier.slices);
         let lives = move |live: &[u32]| {
             live.get(first..=last).is_some_and(|live| live.iter().any(|&bytes| bytes > 0))
         };
-        parts.filter(move |part| lives(&part.live)).map(|part| &part.run)
+        slices.filter(move |slice| lives(&slice.live)).map(|slice| &slice.run)
     }
 }
 
 impl Tier {
     /// The runs of the tier.
     pub(super) fn pages(&self) -> impl Iterator<Item = PageRef> {
-        self.parts.iter().map(|part| PageRef::Run(part.run.clone()))
+        self.slices.iter().map(|slice| PageRef::Run(slice.run.clone()))
     }
 
     /// True if one of its runs is marked.
     pub(super) fn is_stuck(&self) -> bool {
-        self.parts.iter().any(|part| part.run.is_marked())
+        self.slices.iter().any(|slice| slice.run.is_marked())
     }
 }

@@ -48,8 +48,8 @@ impl Job<'_> {
         }
         for (c, child) in content.children.iter().enumerate() {
             let Child::Node(child) = child else { return Ok(None) };
-            // What cannot be handed down waits for this child, and must not be live for a piece of
-            // it.
+            // What waits for this child could not be handed down, and must not become live for one
+            // of the pieces that would replace the child.
             if content.pending_bytes(c) > 0
                 && !plant!("tree: a drain passes what is stuck above it")
             {

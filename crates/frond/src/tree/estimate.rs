@@ -23,7 +23,7 @@ use super::{
     node::{Child, Node, NodeRef, Root, RunHandle},
 };
 
-/// Number of children that are sampled of a node that lies inside the range.
+/// Number of children that are sampled for each node that lies inside the range.
 const SAMPLED: usize = 3;
 /// Assumed bytes of a row about which nothing is known.
 const ROW_BYTES: f64 = 100.0;
@@ -227,12 +227,12 @@ impl At<'_> {
     /// Estimates what waits for a child in its node's buffer, within a range of the child's.
     fn waiting(self, node: &Node, c: usize, range: Range<'_>) -> Held {
         let mut held = Held::default();
-        for part in node.tiers.iter().flat_map(|tier| &tier.parts) {
-            let live = part.live.get(c).copied().unwrap_or(0);
+        for slice in node.tiers.iter().flat_map(|tier| &tier.slices) {
+            let live = slice.live.get(c).copied().unwrap_or(0);
             if live == 0 {
                 continue;
             }
-            let meta = &part.run.meta;
+            let meta = &slice.run.meta;
             let share = f64::from(live) / (meta.bytes as f64).max(1.0);
             let all =
                 Held { rows: share * meta.rows() as f64, bytes: live.into(), is_guessed: false };
@@ -240,7 +240,7 @@ impl At<'_> {
                 held.add(all);
                 continue;
             }
-            held.add(match (self.open(&part.run), range) {
+            held.add(match (self.open(&slice.run), range) {
                 (Some(open), (from, to)) => {
                     let (low, high) = node.child_range(c);
                     let (rows, bytes) = open.held_between(from.or(low), to.or(high));

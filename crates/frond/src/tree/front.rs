@@ -56,7 +56,7 @@ impl Job<'_> {
         batch: Batch<'_>,
     ) -> Result<Vec<Arc<RunHandle>>> {
         let tier = self.build_tier(&front.top, batch)?;
-        let runs = tier.parts.iter().map(|part| part.run.clone()).collect();
+        let runs = tier.slices.iter().map(|slice| slice.run.clone()).collect();
         front.top.put_in_front(tier);
         Ok(runs)
     }

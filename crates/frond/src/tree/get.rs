@@ -101,8 +101,8 @@ impl TreeRoot {
 }
 
 pub(super) fn live_run<'n>(tier: &'n Tier, c: usize, key: &[u8]) -> Option<&'n Arc<RunHandle>> {
-    let part = tier.part_for(key)?;
-    part.live.get(c).is_some_and(|&bytes| bytes > 0).then_some(&part.run)
+    let slice = tier.slice_for(key)?;
+    slice.live.get(c).is_some_and(|&bytes| bytes > 0).then_some(&slice.run)
 }
 
 /// Looks in one run; true if what was found hides everything older.

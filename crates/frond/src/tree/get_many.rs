@@ -16,7 +16,7 @@ use super::{
     node::{Child, Node, Root, RunHandle},
 };
 
-/// One of the keys that are still searched, and its number among them.
+/// A key to search, its number among all keys, and whether its search has ended.
 struct Open<'a> {
     sought: Sought<'a>,
     number: usize,

@@ -2,10 +2,10 @@
 //!
 //! A leaf flush merges a leaf with everything that waits for it in its parent and writes the result
 //! as new leaves of about `leaf_bytes`. Deletes and merge operands end here. A leaf that has become
-//! small is merged with its right neighbour (or the left one), together with what waits for that.
+//! small is merged with its right neighbour (or the left one) and what waits for that neighbour.
 //!
 //! Invariants
-//! 1. A merge reads a part only inside its range and the children that are flushed (Rule: I1).
+//! 1. A merge reads a slice only inside its range and the children that are flushed (Rule: I1).
 //! 2. A range moves from one leaf to its neighbour only when nothing waits for either, so that no
 //!    consumed entry becomes live again.
 //!
@@ -21,13 +21,13 @@ use crate::{
 use super::{
     TreeContext,
     apply::{Batch, Job, clip},
-    cut::PartWriter,
+    cut::SliceWriter,
     leaf_walk::{LeafWalk, Stop},
-    node::{Bound, Child, Node, Part, RunHandle, Tier},
+    node::{Bound, Child, Node, RunHandle, RunSlice, Tier},
 };
 
-/// A part that takes part in a merge, with the range to read.
-type Stretch<'n> = (&'n Part, Option<&'n [u8]>, Option<&'n [u8]>);
+/// A run slice that a merge reads, with the range to read.
+type Stretch<'n> = (&'n RunSlice, Option<&'n [u8]>, Option<&'n [u8]>);
 
 /// An input of a merge.
 pub(super) enum Source<'a> {
@@ -54,7 +54,7 @@ impl LeafOutput {
     /// blocks of `base`.
     fn cut(&mut self, job: &mut Job<'_>, base: Option<&Run>) -> Result<()> {
         let full = std::mem::replace(&mut self.builder, job.leaf_builder(base));
-        self.builder.goes_on_from(&full);
+        self.builder.continue_from(&full);
         self.leaves.extend(full.finish()?.map(|run| job.handle(run)));
         Ok(())
     }
@@ -164,12 +164,12 @@ impl Job<'_> {
         let mut cursors = Vec::new();
         let mut ranges = Vec::new();
         let mut bytes = 0;
-        for (part, lo, hi) in live_stretches(node, tier, first, last) {
-            let run = part.run.open(self.cx)?;
+        for (slice, lo, hi) in live_stretches(node, tier, first, last) {
+            let run = slice.run.open(self.cx)?;
             let inside = run.range_deletes().clipped(lo, hi);
             ranges.extend(inside.map(|(from, to)| (from.to_vec(), to.to_vec())));
             bytes += run.bytes_between(lo, hi);
-            cursors.push(bulk_cursor(self.cx, &part.run, lo, hi)?);
+            cursors.push(bulk_cursor(self.cx, &slice.run, lo, hi)?);
         }
         let some = !cursors.is_empty();
         Ok(some.then(|| (Chain::new(cursors, RangeDeletes::union(ranges)), bytes)))
@@ -182,8 +182,8 @@ impl Job<'_> {
         last: usize,
         leaves: Vec<Arc<RunHandle>>,
     ) {
-        for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
-            for live in part.live.get_mut(first..=last).unwrap_or_default() {
+        for slice in node.tiers.iter_mut().flat_map(|tier| &mut tier.slices) {
+            for live in slice.live.get_mut(first..=last).unwrap_or_default() {
                 if plant!("tree: what was flushed waits again") {
                     continue;
                 }
@@ -284,7 +284,7 @@ impl Job<'_> {
         Ok(out.leaves)
     }
 
-    /// Merges what is live of neighbouring tiers, or of parts of one tier, into one tier of parts
+    /// Merges what is live of neighbouring tiers, or of slices of one tier, into one tier of slices
     /// inside [lo, hi).
     pub(super) fn merge_window(
         &mut self,
@@ -303,7 +303,7 @@ impl Job<'_> {
         // The range deletes are kept: what they hide may lie below the window.
         let ranges = sources.iter().filter_map(EntrySource::range_deletes);
         let ranges = RangeDeletes::union(ranges.flat_map(RangeDeletes::iter).collect());
-        let mut parts = PartWriter::new(self, node, &ranges, bounds);
+        let mut slices = SliceWriter::new(self, node, &ranges, bounds);
         let folder = self.cx.folder();
         let mut merge = MergeCursor::new(sources);
         let mut entries = 0;
@@ -311,12 +311,12 @@ impl Job<'_> {
             if !(plant!("tree: tombstone dropped above older data")
                 && entry.tag == crate::message::Tag::DELETE)
             {
-                parts.push(self, entry.key, entry.tag, entry.payload)?;
+                slices.push(self, entry.key, entry.tag, entry.payload)?;
             }
             self.tick(1);
             entries += 1;
         }
-        let tier = parts.finish(self)?;
+        let tier = slices.finish(self)?;
         self.cx.counters.run_merge_entries.fetch_add(entries, Ordering::Relaxed);
         Ok(tier)
     }
@@ -334,7 +334,7 @@ fn bulk_cursor(
 }
 
 /// Returns the stretches of a tier that are live for children `first..=last`: neighbouring live
-/// children of one part are read together.
+/// children of one slice are read together.
 fn live_stretches<'n>(
     node: &'n Node,
     tier: &'n Tier,
@@ -342,16 +342,16 @@ fn live_stretches<'n>(
     last: usize,
 ) -> Vec<Stretch<'n>> {
     let mut stretches: Vec<Stretch<'n>> = Vec::new();
-    for part in &tier.parts {
+    for slice in &tier.slices {
         let mut open = false;
         for c in first..=last {
-            let live = part.live.get(c).is_some_and(|&bytes| bytes > 0);
+            let live = slice.live.get(c).is_some_and(|&bytes| bytes > 0);
             if live {
-                let bounds = (part.lo.as_deref(), part.hi.as_deref());
+                let bounds = (slice.lo.as_deref(), slice.hi.as_deref());
                 let (lo, hi) = clip(bounds, node.child_range(c));
                 match stretches.last_mut() {
                     Some(stretch) if open => stretch.2 = hi,
-                    _ => stretches.push((part, lo, hi)),
+                    _ => stretches.push((slice, lo, hi)),
                 }
             }
             open = live;

@@ -48,7 +48,7 @@ pub(crate) use meta::Measured;
 pub(crate) use meta::RunMeta;
 #[cfg(test)]
 pub(crate) use node::Tier;
-pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle};
+pub(crate) use node::{Child, Node, NodeRef, Root, RunHandle, RunSlice};
 #[cfg(test)]
 pub(crate) use page::encode_node;
 pub(crate) use page::{OTHER_LEVEL, parse_node, seal_node};

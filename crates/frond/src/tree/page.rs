@@ -18,7 +18,7 @@ use crate::{
 use super::{
     TreeContext,
     meta::{Measured, RunMeta},
-    node::{Child, Node, NodeRef, Part, RunHandle, Tier},
+    node::{Child, Node, NodeRef, RunHandle, RunSlice, Tier},
 };
 
 const FORMAT: u8 = 1;
@@ -113,18 +113,18 @@ pub(crate) fn encode_node(node: &Node) -> Vec<u8> {
     }
     put_varint(&mut out, node.tiers.len() as u64);
     for tier in &node.tiers {
-        put_varint(&mut out, tier.parts.len() as u64);
-        for part in &tier.parts {
-            put_run(&mut out, &part.run, false);
-            put_optional(&mut out, part.lo.as_deref());
-            put_optional(&mut out, part.hi.as_deref());
-            part.live.iter().for_each(|&bytes| put_varint(&mut out, u64::from(bytes)));
+        put_varint(&mut out, tier.slices.len() as u64);
+        for slice in &tier.slices {
+            put_run(&mut out, &slice.run, false);
+            put_optional(&mut out, slice.lo.as_deref());
+            put_optional(&mut out, slice.hi.as_deref());
+            slice.live.iter().for_each(|&bytes| put_varint(&mut out, u64::from(bytes)));
         }
     }
     out
 }
 
-/// Upper bounds of the bytes of a run in a page, and of the length of a key.
+/// Upper bounds of the bytes that a run, and the length of a key, take in a page.
 const RUN_BYTES: usize = LINK_BYTES + 41;
 const LENGTH_BYTES: usize = 4;
 
@@ -134,9 +134,9 @@ impl Node {
         let count = self.children.len();
         let pivots: usize = self.pivots.iter().map(|pivot| pivot.len() + LENGTH_BYTES).sum();
         let end = |key: &Option<Box<[u8]>>| key.as_ref().map_or(1, |key| key.len() + LENGTH_BYTES);
-        let part = |part: &Part| RUN_BYTES + end(&part.lo) + end(&part.hi) + 5 * count;
-        let parts: usize = self.tiers.iter().flat_map(|tier| &tier.parts).map(part).sum();
-        64 + pivots + count * RUN_BYTES + self.tiers.len() * LENGTH_BYTES + parts
+        let slice = |slice: &RunSlice| RUN_BYTES + end(&slice.lo) + end(&slice.hi) + 5 * count;
+        let slices: usize = self.tiers.iter().flat_map(|tier| &tier.slices).map(slice).sum();
+        64 + pivots + count * RUN_BYTES + self.tiers.len() * LENGTH_BYTES + slices
     }
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn read_node(cx: &TreeContext, link: &Link, level: u8) -> Result<Arc<
     Ok(Arc::new(node))
 }
 
-/// Decodes a node from a verified page, for callers that look at pages alone: what it links gets
+/// Decodes a node from a verified page, for callers that only walk over pages: what it links gets
 /// separate descriptors, whose reference counts are not known.
 pub(crate) fn parse_node(file: &StoreFile, link: &Link, payload: &[u8]) -> Result<Node> {
     let node = decode_node(&mut |link, meta| RunHandle::on_disk(link, meta, 0), payload);
@@ -246,7 +246,7 @@ fn decode_node(describe: &mut Describe<'_>, bytes: &[u8]) -> Option<Node> {
             for _ in 0..count {
                 live.push(u32::try_from(reader.varint()?).ok()?);
             }
-            tier.parts.push(Part { run, lo, hi, live });
+            tier.slices.push(RunSlice { run, lo, hi, live });
         }
         node.tiers.push(tier);
     }

@@ -42,7 +42,7 @@ impl Piece {
 
     /// Puts a tier in front of the node's buffer.
     pub fn put_in_front(&mut self, tier: Tier) {
-        if !tier.parts.is_empty() {
+        if !tier.slices.is_empty() {
             self.0.tiers.insert(0, tier);
         }
     }

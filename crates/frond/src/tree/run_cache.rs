@@ -1,10 +1,10 @@
 //! The run cache: one descriptor per run, and the choice of the runs that stay open.
 //!
 //! An open run keeps its footer in memory: the block index and, in unique trees and buffers, the
-//! filter. That is a percent of its blocks or less, which in a store a thousand times as large as
-//! its memory is more than fits. So footers are evicted like pages: a clock hand moves over the
-//! descriptors, and a run that was not used since the hand last passed is closed (the clock
-//! algorithm, F. Corbató 1968). Readers that hold the run can continue to use it.
+//! filter. Its size is a percent of that of the blocks or less; in a store a thousand times as
+//! large as its memory, even that does not fit. So footers are evicted like pages: a clock hand
+//! moves over the descriptors, and a run that was not used since the hand last passed is closed
+//! (the clock algorithm, F. Corbató 1968). Readers that hold the run can continue to use it.
 //!
 //! Invariants
 //! 1. One extent has one descriptor while anything holds it (Rule: I31).

@@ -1,6 +1,6 @@
 //! Scans: finding the runs that hold the entries around a key.
 //!
-//! A scan proceeds leaf by leaf. For the leaf at a position, the sources are the live parts of
+//! A scan proceeds leaf by leaf. For the leaf at a position, the sources are the live slices of
 //! every node on its path, newest first, each clipped to the leaf's range, and the leaf itself; the
 //! reader merges them. Cost: one descent per leaf, that is, per about 20 000 entries.
 //!
@@ -71,11 +71,11 @@ impl TreeRoot {
                 (lo.map(Box::from).or(stretch.lo.take()), hi.map(Box::from).or(stretch.hi.take()));
             (stretch.lo, stretch.hi) = (lo, hi);
             for tier in &node.tiers {
-                for part in &tier.parts {
-                    if part.live.get(c).is_some_and(|&bytes| bytes > 0) {
-                        let bounds = (part.lo.as_deref(), part.hi.as_deref());
+                for slice in &tier.slices {
+                    if slice.live.get(c).is_some_and(|&bytes| bytes > 0) {
+                        let bounds = (slice.lo.as_deref(), slice.hi.as_deref());
                         let (lo, hi) = clip(bounds, node.child_range(c));
-                        stretch.push(&part.run, lo, hi);
+                        stretch.push(&slice.run, lo, hi);
                     }
                 }
             }

@@ -10,13 +10,13 @@
 //!   live is rewritten, since its extent cannot be freed while anything of it is live.
 //! - A node with too many children splits.
 //! - A node whose page nears the size bound hands everything down, and splits. Keys of up to 64 KiB
-//!   are in the page as pivots and as ends of parts, and a page that is too long could not be
+//!   are in the page as pivots and as ends of slices, and a page that is too long could not be
 //!   written although its rows were acknowledged long ago. What remains is `fanout_max` pivots, a
 //!   sixteenth of the bound. Clipping at a pivot adds one key per tier.
 //!
 //! Invariants
-//! 1. A child is handed *all* live parts of it, from all tiers, in age order (Rule: I1).
-//! 2. Only tiers adjacent in age are merged; a merge reads a part only through its range and its
+//! 1. A child is handed *all* slices that are live for it, from all tiers, in age order (Rule: I1).
+//! 2. Only tiers adjacent in age are merged; a merge reads a slice only through its range and its
 //!    live children (Rule: I1).
 //!
 //! Threads: as `apply.rs`.
@@ -27,7 +27,7 @@ use super::{
     apply::{Job, clip},
     context::{jitter, jitter_seed},
     damage::PageRef,
-    node::{Bound, Child, Node, NodeRef, Part, Tier},
+    node::{Bound, Child, Node, NodeRef, RunSlice, Tier},
     piece::{Piece, Pieces},
 };
 use crate::sync::Arc;
@@ -83,8 +83,8 @@ impl Job<'_> {
             self.contained(&node.pages_for(c, c), range, |job| job.handed_down(node, c))?;
         let Some(pieces) = pieces else { return Ok(false) };
         self.cx.counters.pushes.fetch_add(1, Ordering::Relaxed);
-        for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
-            if let Some(live) = part.live.get_mut(c) {
+        for slice in node.tiers.iter_mut().flat_map(|tier| &mut tier.slices) {
+            if let Some(live) = slice.live.get_mut(c) {
                 *live = 0;
             }
         }
@@ -103,17 +103,17 @@ impl Job<'_> {
         let (from, to) = node.child_range(c);
         for tier in &node.tiers {
             let mut moved = Tier::default();
-            for part in &tier.parts {
-                if part.live.get(c).is_none_or(|&bytes| bytes == 0) {
+            for slice in &tier.slices {
+                if slice.live.get(c).is_none_or(|&bytes| bytes == 0) {
                     continue;
                 }
-                let (lo, hi) = clip((part.lo.as_deref(), part.hi.as_deref()), (from, to));
+                let (lo, hi) = clip((slice.lo.as_deref(), slice.hi.as_deref()), (from, to));
                 let (lo, hi) = (lo.map(Box::from), hi.map(Box::from));
-                if let Some(part) = self.part_of(&lower, part.run.clone(), lo, hi)? {
-                    moved.parts.push(part);
+                if let Some(slice) = self.slice_of(&lower, slice.run.clone(), lo, hi)? {
+                    moved.slices.push(slice);
                 }
             }
-            if !moved.parts.is_empty() {
+            if !moved.slices.is_empty() {
                 handed.push(moved);
             }
         }
@@ -154,7 +154,7 @@ impl Job<'_> {
         }
         if children.is_empty() && node.children.len() > 1 {
             // Everything below is deleted. Removing the child would let the neighbour's range grow
-            // over parts that were consumed there, so an empty node stays until both are idle.
+            // over slices that were consumed there, so an empty node stays until both are idle.
             children.push(Child::Node(self.empty_node(node.level - 1)));
         }
         node.replace_child(c, children, pivots);
@@ -260,7 +260,7 @@ impl Job<'_> {
             let Some((first, _)) = cheapest else { return Ok(()) };
             let window = node.tiers.get(first..first + width).unwrap_or_default();
             let Some(merged) = self.merge_contained(node, window, (None, None))? else { continue };
-            node.tiers.splice(first..first + width, (!merged.parts.is_empty()).then_some(merged));
+            node.tiers.splice(first..first + width, (!merged.slices.is_empty()).then_some(merged));
         }
         Ok(())
     }
@@ -273,28 +273,28 @@ impl Job<'_> {
         for t in 0..node.tiers.len() {
             let mut p = 0;
             loop {
-                let parts = node.tiers.get(t).map_or(&[][..], |tier| &tier.parts);
-                let Some(first) = parts.iter().skip(p).position(|part| part.is_sparse(lineage))
+                let slices = node.tiers.get(t).map_or(&[][..], |tier| &tier.slices);
+                let Some(first) = slices.iter().skip(p).position(|slice| slice.is_sparse(lineage))
                 else {
                     break;
                 };
                 let first = p + first;
-                // Neighbouring parts of one run become one part.
-                let sparse: Vec<Part> = parts
+                // Neighbouring slices of one run become one slice.
+                let sparse: Vec<RunSlice> = slices
                     .iter()
                     .skip(first)
-                    .take_while(|part| part.is_sparse(lineage))
+                    .take_while(|slice| slice.is_sparse(lineage))
                     .cloned()
                     .collect();
                 let count = sparse.len();
-                let lo = sparse.first().and_then(|part| part.lo.clone());
-                let hi = sparse.last().and_then(|part| part.hi.clone());
-                let window = [Tier { parts: sparse }];
+                let lo = sparse.first().and_then(|slice| slice.lo.clone());
+                let hi = sparse.last().and_then(|slice| slice.hi.clone());
+                let window = [Tier { slices: sparse }];
                 let written = self.merge_contained(node, &window, (lo, hi))?;
                 p = first + count;
                 if let (Some(written), Some(tier)) = (written, node.tiers.get_mut(t)) {
-                    p = first + written.parts.len();
-                    tier.parts.splice(first..first + count, written.parts);
+                    p = first + written.slices.len();
+                    tier.slices.splice(first..first + count, written.slices);
                 }
             }
         }
@@ -346,7 +346,7 @@ impl Node {
         !bounds::NODE_PAGE_BYTES.admits(2 * self.page_bytes())
     }
 
-    /// Splits off children `cut..`, with the parts that are live for them. Returns the pivot
+    /// Splits off children `cut..`, with the slices that are live for them. Returns the pivot
     /// between.
     pub(super) fn split_off(&mut self, cut: usize) -> (Box<[u8]>, Node) {
         debug_assert!(cut > 0 && cut < self.children.len());
@@ -356,22 +356,23 @@ impl Node {
         let mut tiers = Vec::new();
         for tier in &mut self.tiers {
             let mut right = Tier::default();
-            for part in &mut tier.parts {
-                let live = part.live.split_off(cut);
-                // A node does not know the ends of its own range: its parts carry them (node.rs,
-                // invariant 5). Unclipped, the outermost child of either half would read what
-                // belongs to the other, including consumed entries.
+            for slice in &mut tier.slices {
+                let live = slice.live.split_off(cut);
+                // A node does not know the ends of its own range: its slices carry them
+                // (`node/mod.rs`, invariant 5). Unclipped, the outermost child of either half would
+                // read what belongs to the other, including consumed entries.
                 if live.iter().any(|&bytes| bytes > 0) && !plant!("tree: drop a message at a split")
                 {
-                    let bounds = (part.lo.as_deref(), part.hi.as_deref());
+                    let bounds = (slice.lo.as_deref(), slice.hi.as_deref());
                     let (lo, hi) = clip(bounds, (Some(&pivot), None));
                     let (lo, hi) = (lo.map(Box::from), hi.map(Box::from));
-                    right.parts.push(Part { run: part.run.clone(), lo, hi, live });
+                    right.slices.push(RunSlice { run: slice.run.clone(), lo, hi, live });
                 }
-                let (lo, hi) = clip((part.lo.as_deref(), part.hi.as_deref()), (None, Some(&pivot)));
-                (part.lo, part.hi) = (lo.map(Box::from), hi.map(Box::from));
+                let (lo, hi) =
+                    clip((slice.lo.as_deref(), slice.hi.as_deref()), (None, Some(&pivot)));
+                (slice.lo, slice.hi) = (lo.map(Box::from), hi.map(Box::from));
             }
-            if !right.parts.is_empty() {
+            if !right.slices.is_empty() {
                 tiers.push(right);
             }
         }

@@ -11,7 +11,7 @@
 //! 1. Known sums are those that a walk over all nodes would find.
 //! 2. A leaf, or a run, that several nodes or trees link counts for each of them.
 //!
-//! Threads: all. Cost: for a job, some additions for each child and part of the nodes that it
+//! Threads: all. Cost: for a job, some additions for each child and slice of the nodes that it
 //! changes.
 
 use crate::{error::Result, sync::OnceLock, types::Sums};

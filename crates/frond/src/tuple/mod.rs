@@ -129,8 +129,8 @@ pub fn prefix<T: TupleEncode>(tuple: &T) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
 }
 
 /// Decodes the tuple of a key. Strings and bytes are read as `String` and `Vec<u8>`, or without a
-/// copy as `Cow<str>` and `Cow<[u8]>`: these borrow from the key, except where the key stores other
-/// bytes than the content: for content with a zero byte, and for parts in descending order.
+/// copy as `Cow<str>` and `Cow<[u8]>`. These borrow from the key, unless the content has a zero
+/// byte or the part is in descending order: the key then stores other bytes than the content.
 ///
 /// ```
 /// use frond::tuple;

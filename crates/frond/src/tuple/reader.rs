@@ -65,8 +65,8 @@ impl<'a> KeyReader<'a> {
         Ok(Cow::Owned(content))
     }
 
-    /// Reads what an escaped part has before its next zero, as stored, and the zero; true if that
-    /// is the terminator.
+    /// Reads an escaped part through its next zero. Returns the bytes before the zero, as stored,
+    /// and whether the zero is the terminator.
     fn until_zero(&mut self) -> Result<(&'a [u8], bool)> {
         let zero = self.rest.iter().position(|byte| *byte == self.flip);
         let zero = zero.ok_or_else(|| refused("a string in it has no end"))?;

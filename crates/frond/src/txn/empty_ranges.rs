@@ -143,8 +143,8 @@ impl EmptyRanges {
         self.cut(|stretch| keys.clone().find(|key| stretch.holds(key)).map(<[u8]>::to_vec));
     }
 
-    /// Like [`put`](Self::put), for a commit that puts unknown keys of each of these ranges, ends
-    /// included.
+    /// Reports, like [`put`](Self::put), a commit that puts unknown keys of each of these ranges,
+    /// ends included.
     pub fn put_within<'k>(&self, ranges: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone) {
         self.cut(|stretch| {
             ranges.clone().find_map(|(first, last)| {

@@ -85,7 +85,7 @@ impl MemoryReservation {
         self.bytes
     }
 
-    /// Recounts the transaction if its writes, measured as a batch, have grown by a good part.
+    /// Recounts the transaction if its writes, measured as a batch, have grown by [`STEP`] or more.
     /// Writes that were spilled will be followed by as many, in the same memory.
     #[inline]
     pub fn grow(&mut self, all: &WritesMemory, writes_bytes: u64, memory: impl FnOnce() -> u64) {

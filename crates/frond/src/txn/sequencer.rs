@@ -2,7 +2,7 @@
 //! memtable together (Rule: I2), and `visible` advances as commits finish inserting (Rule: I3).
 //!
 //! The naive way is that each commit inserts its own entries, and later ones wait for it. Then a
-//! thread that is descheduled between taking its seqno and its last insert blocks everyone. So a
+//! thread that is descheduled between taking its seqno and its last insert blocks all others. So a
 //! commit registers what it inserts while it is in flight, and a thread that waits for it can
 //! insert it on the owner's behalf (helping). `T` is the commit's payload; the waiting threads know
 //! how to insert it.

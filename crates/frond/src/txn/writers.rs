@@ -58,7 +58,7 @@ impl TreeWriters {
         list.count.store(writers.len(), Ordering::Release);
     }
 
-    /// Appends all writers except `own` to `out`. The caller must have published before what they
+    /// Appends all writers except `own` to `out`. The caller must already have published what they
     /// must see.
     pub fn others(&self, own: Option<&Arc<LiveWrites>>, out: &mut Vec<Arc<LiveWrites>>) {
         fence(Ordering::SeqCst);

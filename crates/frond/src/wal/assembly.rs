@@ -10,7 +10,7 @@
 
 use super::{
     group::{GROUP_HEADER_BYTES, GroupHeader, Piece, Records},
-    reserve::FRAGMENT_ROOM,
+    reservation::FRAGMENT_ROOM,
 };
 use crate::{
     bounds,

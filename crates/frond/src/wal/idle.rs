@@ -38,11 +38,10 @@ use crate::{
 /// this often never loses a segment, so a steady workload never has to create an unlinked segment
 /// again.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
-/// The next segment is made when the current one is used up to this divisor of its length: 128 KiB
-/// of the first one's 1 MiB, so that a store with occasional writes has no more than that. A writer
-/// of 100 MB/s then waits for the next segment: four times after the log was idle, 20 to 100 ms in
-/// total.
-const NEXT_AT_PART: u64 = 8;
+/// The next segment is made once 1/8 of the current one is used: 128 KiB of the first one's 1 MiB,
+/// so that a store with occasional writes has no more than that. A writer of 100 MB/s then waits
+/// for the next segment: four times after the log was idle, 20 to 100 ms in total.
+const NEXT_AT_DIVISOR: u64 = 8;
 /// Number of segments that an idle log keeps ready, if they exist already, so that the next commits
 /// need not create one.
 const IDLE_SPARES: usize = 1;
@@ -69,7 +68,7 @@ impl Log {
             return if due && self.may_go_idle(state) { Idling::Due } else { Idling::Quiet };
         }
         let used = end.0 - state.segment_first.0;
-        let is_due = used >= state.segment_bytes / NEXT_AT_PART && state.spares.is_empty();
+        let is_due = used >= state.segment_bytes / NEXT_AT_DIVISOR && state.spares.is_empty();
         let wanted = (is_due || !state.has_reserve) && now >= state.spare_again;
         if wanted { Idling::Over } else { Idling::Quiet }
     }

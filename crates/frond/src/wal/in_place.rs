@@ -12,9 +12,9 @@
 //! Both are then like a new segment: zeros where no group has been written since. A torn tail must
 //! not leave a group that could follow a new one: that is why the segment is zeroed to its end, and
 //! synced, before anything is written to it. After a crash meanwhile, some of the bytes after the
-//! cut may still be there. The recovery before found that nothing of it is synced log, and that the
-//! group at the cut is not whole; zeros do not make it whole, so the next recovery cuts at the same
-//! place.
+//! cut may still be there. The previous recovery found that none of them is synced log, and that
+//! the group at the cut is not whole; zeros do not make it whole, so the next recovery cuts at the
+//! same place.
 //!
 //! Only bytes that are already allocated are written, so on a file system that writes in place no
 //! space is needed. Cost: one segment is written, at most 16 MiB by default.
@@ -24,13 +24,12 @@
 use std::path::Path;
 
 use super::{
-    aligned::AlignedBuf,
     recovery::RecoveredTail,
     segment::{self, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
 };
 use crate::{
     error::{Error, Result},
-    io::{ALIGN, Env, OpenMode},
+    io::{ALIGN, AlignedBuf, Env, OpenMode},
 };
 
 const ZEROS_BYTES: usize = 256 << 10;
@@ -38,7 +37,7 @@ const ZEROS_BYTES: usize = 256 << 10;
 impl RecoveredTail {
     /// The segment to continue in, and its header. `new` is the header that a new segment would
     /// have.
-    pub(super) fn go_on_in_place(
+    pub(super) fn resume_in_place(
         &self,
         env: &Env,
         dir: &Path,

@@ -40,12 +40,12 @@ use super::{
     group::{GroupHeader, GroupKind, padded},
     idle::Idling,
     log::{Log, OpenWrite, Sealed, State, Stop, Writer, count},
-    reserve::{BUFFERS_KEPT, LogUse, Reservation},
+    reservation::{BUFFERS_KEPT, LogUse, Reservation},
     segment::{self, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
 };
 use crate::{
     error::{Error, Result},
-    io::ALIGN,
+    io::{ALIGN, AlignedBuf},
     sync::{MutexGuard, Ordering},
     types::{Durability, Lsn},
 };
@@ -212,7 +212,7 @@ impl Log {
 
     /// Whether the active group can be written and stay open. A group that starts a segment is
     /// written once. Guaranteed space needs two free buffers, which a group limited to one page
-    /// cannot replace (`reserve.rs`, invariant 6).
+    /// cannot replace (`reservation.rs`, invariant 6).
     fn may_stay_open(&self, state: &State) -> bool {
         let has_buffers = !state.guaranteed.is_some() || state.free.len() >= BUFFERS_KEPT;
         state.active.as_ref().is_some_and(|active| {
@@ -335,7 +335,7 @@ impl Log {
             kind: GroupKind::End,
             records: 0,
         };
-        let mut block = super::aligned::AlignedBuf::zeroed(padded(end.bytes as usize));
+        let mut block = AlignedBuf::zeroed(padded(end.bytes as usize));
         block[..end.bytes as usize].copy_from_slice(&end.encode(writer.header.salt).0);
         let offset = SEGMENT_HEADER_BYTES + first.0 - writer.header.first.0;
         writer.segment.write(&block, offset)?;

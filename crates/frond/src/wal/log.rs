@@ -1,9 +1,9 @@
 //! The log: its state, creation and opening.
 //!
-//! A committer reserves space and copies its record (`reserve.rs`), then waits until the record is
-//! as durable as its level requires ([`Log::wait`]). If no thread is writing or syncing, a waiting
-//! thread takes that role and does the work for all waiting threads (`leader.rs`). Segments are
-//! made ahead and recycled (`spares.rs`).
+//! A committer reserves space and copies its record (`reservation.rs`), then waits until the record
+//! is as durable as its level requires ([`Log::wait`]). If no thread is writing or syncing, a
+//! waiting thread takes that role and does the work for all waiting threads (`leader.rs`). Segments
+//! are made ahead and recycled (`spares.rs`).
 //!
 //! Invariants
 //! 1. Groups are written in order.
@@ -19,11 +19,10 @@
 use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use super::{
-    aligned::AlignedBuf,
     group::{GroupBuf, GroupKind, padded},
     recovery::RecoveredTail,
     relief,
-    reserve::{BUFFERS_KEPT, GuaranteedSpace},
+    reservation::{BUFFERS_KEPT, GuaranteedSpace},
     segment::{
         self, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENT_END_BYTES, SEGMENT_HEADER_BYTES,
         SegmentFile, SegmentHeader,
@@ -34,7 +33,7 @@ use crate::{
     bounds,
     cache::FramePool,
     error::{Error, Result},
-    io::{ALIGN, Env, OpenMode},
+    io::{ALIGN, AlignedBuf, Env, OpenMode},
     sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering},
     types::{Durability, Lsn, StoreId},
 };
@@ -215,7 +214,7 @@ pub(super) struct State {
     pub spares: VecDeque<u64>,
     /// Whether the reserve exists; records that add data are accepted only then (`relief.rs`).
     pub has_reserve: bool,
-    /// Guaranteed space, which other reservations must leave free (`reserve.rs`).
+    /// Guaranteed space, which other reservations must leave free (`reservation.rs`).
     pub guaranteed: GuaranteedSpace,
     /// Some space was guaranteed on a full disk, before it existed.
     pub is_short: bool,
@@ -364,7 +363,7 @@ impl Log {
                         && tail.header.is_some()
                         && !plant!("wal: a recovery needs a new segment") =>
                 {
-                    tail.go_on_in_place(&env, &dir, direct, header)?
+                    tail.resume_in_place(&env, &dir, direct, header)?
                 }
                 made => (made?, header),
             };

@@ -44,7 +44,6 @@
 //! Bytes: docs/format.md, "Log". Rules: I13–I15. Promises: P1, P3, P5, P6, P8, P9, P11, P12, P19,
 //! P20.
 
-mod aligned;
 mod assembly;
 mod feed;
 mod group;
@@ -56,7 +55,7 @@ mod reader;
 mod record;
 mod recovery;
 mod relief;
-mod reserve;
+mod reservation;
 mod segment;
 mod spares;
 #[cfg(test)]
@@ -69,5 +68,5 @@ pub use record::{
     checkpoint_record, decode, items, keeps_trailer, trailer,
 };
 pub use recovery::{Expect, RecoveredTail, recover};
-pub use reserve::{FRAGMENT_ROOM, Fragments, GuaranteeRefused, LogUse, Reservation};
+pub use reservation::{FRAGMENT_ROOM, Fragments, GuaranteeRefused, LogUse, Reservation};
 pub use segment::{begin, begins, was_being_created};

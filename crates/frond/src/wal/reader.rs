@@ -10,11 +10,11 @@
 
 use std::path::Path;
 
-use super::{aligned::AlignedBuf, recovery::read_error, segment};
+use super::{recovery::read_error, segment};
 use crate::{
     bounds,
     error::{Error, Result},
-    io::{ALIGN, Env, OpenMode},
+    io::{ALIGN, AlignedBuf, Env, OpenMode},
 };
 
 /// Bytes read at a time, so that many small groups cost one read.
@@ -92,8 +92,8 @@ impl SegmentReader {
         let align = ALIGN as u64;
         let start = offset / align * align;
         let want = (end - start).next_multiple_of(align).max(ahead);
-        // A file whose length is no multiple of the alignment is read up to its last whole block; a
-        // segment of ours always has such a length.
+        // With direct I/O, a file whose length is no multiple of the alignment is read up to its
+        // last whole block. The length of a segment that the log has made is always a multiple.
         let want = want.min((self.len - start).next_multiple_of(align)) as usize;
         if self.window.len() < want {
             self.window = AlignedBuf::zeroed(want);

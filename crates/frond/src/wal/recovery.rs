@@ -34,7 +34,6 @@ use std::{
 };
 
 use super::{
-    aligned::AlignedBuf,
     assembly::Assembly,
     group::{GROUP_HEADER_BYTES, GroupHeader, GroupKind, salted_crc},
     reader::SegmentReader,
@@ -42,7 +41,7 @@ use super::{
 };
 use crate::{
     error::{Error, Place, Result},
-    io::{ALIGN, Env, OpenMode},
+    io::{ALIGN, AlignedBuf, Env, OpenMode},
     types::{Lsn, StoreId},
 };
 
@@ -280,7 +279,7 @@ struct Witnesses {
 }
 
 impl Witnesses {
-    fn hear(&mut self, synced: Lsn) {
+    fn note(&mut self, synced: Lsn) {
         self.any = true;
         self.synced = self.synced.max(synced);
     }
@@ -435,15 +434,15 @@ impl Scan<'_> {
     /// Collects all witnesses after the stop.
     fn witnesses(&self, stop: &Stop) -> Result<Witnesses> {
         let mut found = Witnesses::default();
-        self.hear(stop.header.number, stop.header.salt, stop.offset(), &mut found)?;
+        self.collect_witnesses(stop.header.number, stop.header.salt, stop.offset(), &mut found)?;
         for file in self.files.iter().filter(|file| file.number != stop.header.number) {
             match &file.header {
                 // Other headers lie before the stop, or are what a spare held before it was
                 // recycled.
                 Ok(header) if header.first >= stop.at => {
-                    found.hear(header.synced);
+                    found.note(header.synced);
                     let start = segment::SEGMENT_HEADER_BYTES;
-                    self.hear(file.number, header.salt, start, &mut found)?;
+                    self.collect_witnesses(file.number, header.salt, start, &mut found)?;
                 }
                 _ => {}
             }
@@ -451,7 +450,12 @@ impl Scan<'_> {
             if is_next && file.begun().is_none() {
                 // Its header may be damaged, or its write may be lost; but its salt is known.
                 let salt = segment::salt_after(stop.header.secret, stop.at);
-                self.hear(file.number, salt, segment::SEGMENT_HEADER_BYTES, &mut found)?;
+                self.collect_witnesses(
+                    file.number,
+                    salt,
+                    segment::SEGMENT_HEADER_BYTES,
+                    &mut found,
+                )?;
             }
         }
         Ok(found)
@@ -460,7 +464,13 @@ impl Scan<'_> {
     /// Collects the group headers of one segment from an offset on. It does not matter whether a
     /// group belongs where it lies: its writer knew the salt, so what it states is true, and a
     /// group in the wrong place is one more sign of damage.
-    fn hear(&self, number: u64, salt: u64, start: u64, found: &mut Witnesses) -> Result<()> {
+    fn collect_witnesses(
+        &self,
+        number: u64,
+        salt: u64,
+        start: u64,
+        found: &mut Witnesses,
+    ) -> Result<()> {
         let mut reader = SegmentReader::open(self.env, self.dir, number)?;
         let mut offset = start;
         while offset.saturating_add(ALIGN as u64) <= reader.len() {
@@ -468,7 +478,7 @@ impl Scan<'_> {
             if let Some((group, _)) = header
                 && group.kind != GroupKind::End
             {
-                found.hear(group.synced);
+                found.note(group.synced);
             }
             offset += ALIGN as u64;
         }

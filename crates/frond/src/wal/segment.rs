@@ -24,14 +24,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    aligned::AlignedBuf,
-    group::{u32_at, u64_at},
-};
+use super::group::{u32_at, u64_at};
 use crate::{
     bounds,
     error::{Error, Result},
-    io::{ALIGN, Env, File, OpenMode, Vfs},
+    io::{ALIGN, AlignedBuf, Env, File, OpenMode, Vfs},
     sync::Arc,
     types::{Lsn, StoreId},
 };
@@ -293,7 +290,7 @@ pub fn begins(env: &Env, dir: &Path, store: StoreId) -> Result<bool> {
 
 /// True if the log in `dir` was still being created, for a store that has had no checkpoint: its
 /// only file is a first segment without its name, so there was no commit. Stores were once given
-/// their names before their logs, and such a one is empty. No file at all is a lost log.
+/// their names before their logs, and such a store is empty. No file at all is a lost log.
 pub fn was_being_created(env: &Env, dir: &Path) -> Result<bool> {
     let names = env.vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
     let mut files = names.iter().filter(|name| name.to_string_lossy().starts_with("log-"));

@@ -18,7 +18,7 @@ use std::io;
 
 use super::{
     log::{Log, Spares, Stop, count},
-    reserve::LogUse,
+    reservation::LogUse,
     segment::{self, SegmentFile},
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
 
 /// Divisor of the disk's free space that limits a segment's length, except for the shortest
 /// segments.
-const DISK_PART: u64 = 4;
+const DISK_DIVISOR: u64 = 4;
 
 /// Number of segments that are kept ready: one to continue in, one because checkpoints free them in
 /// pairs.
@@ -63,7 +63,7 @@ impl Log {
         // If the file system cannot report its free space, assume there is enough until a write
         // fails.
         let free = vfs.free_bytes(&self.dir).unwrap_or(u64::MAX);
-        while bytes > least && bytes > free / DISK_PART {
+        while bytes > least && bytes > free / DISK_DIVISOR {
             bytes = self.options.before(bytes);
         }
         let direct = self.open_mode().direct;

@@ -59,7 +59,7 @@ const ANCHORS: [(f64, f64); 40] = [
 const DEGREE_MAX: f64 = 961_963.0;
 const NODES_OF_TABLE: f64 = 1e7;
 const TYPES: u64 = 2;
-/// Residue classes of the ids; each is rotated by an amount of its own.
+/// Number of residue classes of the ids. Each class is rotated by an amount of its own.
 const CLASSES: u64 = 1_024;
 /// Mean number of links of a node at a million nodes, after Invariant 4.
 const LINKS_PER_NODE: f64 = 4.37;

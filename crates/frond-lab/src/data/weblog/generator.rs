@@ -170,7 +170,8 @@ impl WebLog {
     /// Returns the next row, in order of end. Its text is recycled by `give_back`.
     pub fn next_call(&mut self) -> Call {
         loop {
-            // No call that is still to arrive can end before it starts.
+            // A call that ended before the clock can be returned: calls that arrive later also end
+            // later.
             let over = |call: &Reverse<Call>| {
                 (call.0.end_millis as f64) < self.clock_millis + START_MILLIS as f64
             };

@@ -266,7 +266,7 @@ fn run_workload(
     if keeps_rows {
         let space = measure::Space::whole(&order.dir);
         measured::size(&mut result.metrics, size_name, &space, live);
-        // If a cell ends with a load, the size after it is that of the closed store, too.
+        // If a cell ends with a load, the size after the load is that of the closed store, too.
         let is_load = |step: &&mut StepResult| is_compacted || step.metrics.contains_key(size_name);
         if let Some(step) = result.steps.last_mut().filter(is_load) {
             measured::size(&mut step.metrics, size_name, &space, live);

@@ -116,8 +116,8 @@ fn columns(transaction: &Transaction<'_>, table: &str) -> rusqlite::Result<Vec<(
     statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// Whether a column may have a value. SQLite would store a value of any type, and reading it would
-/// fail later.
+/// Whether a column may have this value. SQLite would store a value of any type, and reading it
+/// would fail later.
 fn is_valid(column: &str, kind: &str, value: &Sql) -> bool {
     match (kind, value) {
         (_, Sql::Null) | ("BLOB", Sql::Blob(_)) => true,

@@ -66,8 +66,8 @@ struct Tick {
     text: String,
 }
 
-/// Draws the chart of this workload: from a run in SQL if there is one, and of those the one of the
-/// largest size, and of those the newest.
+/// Draws the chart of this workload from one run: one in SQL if there is any, of these one of the
+/// largest size, and of these the newest.
 ///
 /// # Errors
 /// No run has the base and another target, each with a size and a rate.

@@ -23,7 +23,7 @@ pub struct Conditions<'s> {
     pub machine: &'s str,
 }
 
-/// A published figure, as far as its comparability depends on it.
+/// The properties of a published figure on which its comparability depends.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure<'f> {
     /// The metric that it is computed from here.

@@ -52,8 +52,8 @@ pub fn rate(results: &Results<'_>, group: &Group<'_>, step: &str) -> Result<Opti
         if drawn.is_empty() {
             continue;
         }
-        // A short step has enough samples only in its slow repeats. Their curves and the evenness
-        // of their rates alone would not be those of the target.
+        // A short step has enough samples only in its slow repeats. The curves of these alone, and
+        // the evenness of their rates, would not represent the target.
         let is_whole = drawn.len() == of_step().count();
         let typical = target.sample(step, "ops_s").typical_repeat();
         for (cell, done, points) in drawn.into_iter().filter(|_| is_whole) {

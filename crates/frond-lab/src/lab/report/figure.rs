@@ -104,7 +104,7 @@ pub struct Mark {
     pub text: String,
 }
 
-/// The bar of a category, or several of them.
+/// The bar or the bars of a category.
 #[derive(Serialize, Debug)]
 pub struct Bar {
     pub name: String,

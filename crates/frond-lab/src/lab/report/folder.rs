@@ -80,7 +80,7 @@ impl Folder {
     /// the first page.
     ///
     /// # Errors
-    /// The folder cannot be written, or has become one of something else.
+    /// The folder cannot be written, or meanwhile holds something other than a report.
     pub fn finish(self) -> Result<PathBuf> {
         let failed = |error: std::io::Error| failure(&self.path, &error);
         std::fs::create_dir_all(&self.path).map_err(failed)?;
@@ -138,7 +138,7 @@ fn earlier(path: &Path) -> Result<Vec<String>> {
         )));
     }
     let Ok(entries) = std::fs::read_dir(path) else { return Ok(Vec::new()) };
-    // A new report that is being written, or was interrupted, is no content.
+    // A new report that is being written, or was interrupted, does not count as content.
     let is_foreign = |entry: &std::fs::DirEntry| {
         !entry.file_name().to_string_lossy().starts_with(".lab-report-")
     };

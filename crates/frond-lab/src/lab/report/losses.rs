@@ -148,8 +148,8 @@ fn of_target(group: &Group<'_>, link: &str, target: &Target<'_>) -> Vec<Loss> {
         for name in names.iter().map(|name| name.as_str()) {
             let is_size_elsewhere = size::METRICS.contains(&name)
                 && size.as_ref().is_none_or(|place| place.step != step || place.metric != name);
-            // The rate and the duration say the same, and a value that includes the rest includes
-            // the one without it.
+            // The rate and the duration say the same. A value that includes the background work
+            // after the step includes the value without it.
             let is_said = (name == "seconds" && is_there("ops_s"))
                 || (["cpu_us_op", "wr_b_op"].contains(&name)
                     && is_there(&format!("{name}_rested")));

@@ -49,8 +49,8 @@ pub fn look_of(target: &str) -> Look {
     look_at(target, 0)
 }
 
-/// The looks of these targets, without repeats and sorted. Unknown ones get different colours while
-/// there are any, and then different symbols.
+/// The looks of these targets, without repeats and sorted. Unknown ones get different colours until
+/// these run out, and then different symbols.
 pub fn looks<'a>(targets: impl IntoIterator<Item = &'a str>) -> BTreeMap<&'a str, Look> {
     let (mut builds, mut others) = (0, 0);
     let look = |target: &'a str| {

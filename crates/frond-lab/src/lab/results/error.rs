@@ -8,9 +8,9 @@ use crate::targets::Failure;
 /// What is wrong with a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// There is none.
+    /// The file does not exist.
     Missing,
-    /// It is a directory.
+    /// The path is that of a directory.
     Directory,
     /// The file is a database, but not one of the lab.
     Foreign,
@@ -40,13 +40,13 @@ impl fmt::Display for ResultsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.path.display())?;
         match &self.reason {
-            Reason::Missing => f.write_str("there are no results yet: `lab run`"),
+            Reason::Missing => f.write_str("there are no results yet; `lab run` creates them"),
             Reason::Directory => {
                 f.write_str("this is a directory; --results takes a file of results")
             }
-            Reason::Foreign => {
-                f.write_str("this is no file of the lab's; choose another with --results")
-            }
+            Reason::Foreign => f.write_str(
+                "this file was not written by the lab; choose another one with --results",
+            ),
             Reason::Newer { found, known } => write!(
                 f,
                 "written by a newer lab (schema {found}, this one knows {known}); it is left as it is"

@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //! 1. At durability `safe` every acknowledged commit survives, including those immediately before
-//!    the kill. At others the last ones may be lost, but no row appears.
+//!    the kill. At others the last commits may be lost, but no table has more rows than before.
 
 use std::collections::BTreeMap;
 

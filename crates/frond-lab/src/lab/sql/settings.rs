@@ -14,7 +14,7 @@ fn common(name: &str) -> String {
     name.replace('-', "_").to_lowercase()
 }
 
-/// The name of a variable as an option: one of them differs.
+/// The name of the option that sets a variable. It differs from the variable's name in one case.
 fn named(variable: &str) -> String {
     match common(variable).as_str() {
         "tx_isolation" => "transaction_isolation".to_owned(),

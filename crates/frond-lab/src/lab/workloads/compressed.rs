@@ -20,7 +20,7 @@ const FROND_TREES: &str = "SELECT CONCAT_WS('/',table_name,partition_name,index_
 const PAGE_BYTES: f64 = 16384.0;
 
 /// Minimum number of seconds of compression for an exact time per page: InnoDB counts whole
-/// seconds, which are more than 1 % of anything less.
+/// seconds, and one second is more than 1 % of anything less.
 pub const SECONDS_MIN: f64 = 100.0;
 
 /// Whether the target is InnoDB.

@@ -74,7 +74,7 @@ const KEYS_PER_GET: usize = 10;
 const CONCURRENT_BYTES_PER_SECOND: u64 = 2_000_000;
 /// Rows after which a scan counts them and looks at the clock.
 const SCAN_CHUNK: u64 = 1_000;
-/// A synced fill has this fraction of the rows.
+/// A synced fill has one row for each of this many rows of other fills.
 const SYNCED_OF: u64 = 1_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -444,7 +444,7 @@ impl DbBench {
                 self.put(bench, &step, test, &filled, |_, at| at)?;
             }
             Test::FillSync => {
-                // Stores whose commits are all alike leave it out.
+                // Left out for stores that cannot sync single commits.
                 filled.is_fixed = false;
                 if bench.can_sync() {
                     let step = Step::load(test.name(), (rows / SYNCED_OF).max(1), bytes);

@@ -1,5 +1,5 @@
 //! A client of SQLite: a connection and its prepared statements. Transactions that write start with
-//! `BEGIN IMMEDIATE`, so that none must be run again because it read before it wrote.
+//! `BEGIN IMMEDIATE`: otherwise one that reads before it writes might have to be run again.
 //!
 //! Invariants
 //! 1. All connections of a step together have the cache that a single one has; idle connections
@@ -321,7 +321,7 @@ fn execute_query(handle: &Handle, sql: &str) -> rusqlite::Result<()> {
     query(handle, sql, std::iter::empty::<i64>(), |_| Ok(false))
 }
 
-/// Returns all memory that an idle connection does not need to the system: with sixty idle
+/// Gives back to the system all memory that an idle connection does not need. With sixty idle
 /// connections, the memory that the allocator keeps for them is more than the store may use.
 fn release_memory(handle: &Handle) -> rusqlite::Result<()> {
     handle.execute_batch("PRAGMA shrink_memory")?;

@@ -105,8 +105,8 @@ impl Sqlite {
         self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop()
     }
 
-    /// Returns true if no other connection is idle (the memory of idle connections counts too);
-    /// otherwise returns the result of `otherwise`.
+    /// Returns true if no other connection is idle; the memory of idle connections counts too.
+    /// Otherwise, returns the result of `otherwise`.
     fn is_alone_or(&self, otherwise: impl FnOnce() -> bool) -> bool {
         let is_alone = self.idle.lock().unwrap_or_else(|e| e.into_inner()).is_empty();
         is_alone || otherwise()

@@ -120,7 +120,7 @@ impl ColumnarBuilder {
         std::mem::take(&mut self.writer.chunks)
     }
 
-    /// How often all encodings of a column were measured again so far.
+    /// Number of times so far that all encodings of a column were measured again.
     pub fn columns_measured(&self) -> u64 {
         self.writer.measured
     }

@@ -1,8 +1,8 @@
-//! The columns that a tree's layouts result in.
+//! The columns of a tree's blocks, derived from its layouts.
 //!
-//! A fixed field of up to eight bytes is an integer column with the order of the bytes. A wider
-//! field that is declared an integer (decimals, numbers of 128 bits) becomes one such column per
-//! eight bytes, the last one shorter; any other wide field is a string column, for which GUIDs,
+//! A fixed field of up to eight bytes is an integer column, whose order is that of the bytes. A
+//! wider field that is declared an integer (decimals, numbers of 128 bits) becomes one such column
+//! per eight bytes, the last one shorter; any other wide field is a string column, for which GUIDs,
 //! dates and codes have short encodings. Variable fields are strings. In a key they are stored as
 //! they are, including their terminator, so that no field is a prefix of another and comparing
 //! field by field is the same as comparing keys; in a value the length in front of a field is left
@@ -12,8 +12,8 @@
 //! whatever else it holds, so that a column number means the same field in all rows of a block.
 //!
 //! Invariants
-//! 1. For a row that fits, the bytes of its columns, one after the other, are the row's (with the
-//!    lengths).
+//! 1. For a row that fits, the bytes of its columns, one after the other and with the lengths put
+//!    back, are those of the row.
 //! 2. No string that a column of a key may hold is a proper prefix of another, except in the last
 //!    column.
 

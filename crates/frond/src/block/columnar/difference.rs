@@ -210,8 +210,7 @@ impl<'a> Searched<'a> {
         }
     }
 
-    /// If `word` is below `other`, those of `rows` whose words are; otherwise those whose words are
-    /// not.
+    /// Those of `rows` whose words are on the same side of `other` as `word`: below it, or not.
     fn around(&self, rows: Range<usize>, other: u64, word: u64) -> Range<usize> {
         let is_below = |row: usize| self.ints.get(row).wrapping_add(other) < other;
         let wants_below = word < other;

@@ -276,8 +276,8 @@ fn length_bytes(bytes: usize) -> [u8; 8] {
 }
 
 impl<'a> Source<'a, '_> {
-    /// The length of all these rows, if they have the same whatever they hold. If values of some
-    /// rows are elsewhere, only columns of words have one, since every row has some word.
+    /// The common length of these rows, if their columns guarantee one. If the values of some rows
+    /// are elsewhere, only columns of words do, since every row has some word.
     fn width(
         &self,
         rows: usize,

@@ -14,7 +14,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `columns.rs` | the columns that a tree's layouts result in |
+//! | `columns.rs` | the columns, derived from a tree's layouts |
 //! | `frame.rs` | the places of a block's columns |
 //! | `difference.rs` | columns stored as the difference to another |
 //! | `line.rs` | linear functions that columns may be differences to |

@@ -47,7 +47,7 @@ pub(super) const REFERENCE_BYTES_MIN: usize = 3;
 /// Number of rows in the sample that is examined first.
 const SAMPLES: usize = 32;
 
-/// Number of strings of a row whose places are remembered: columns mostly refer to those just
+/// Number of strings of a row whose places are remembered: columns usually refer to those just
 /// before them.
 const PLACES: usize = 8;
 

@@ -40,7 +40,8 @@ pub(super) struct Vector {
     scratch: Scratch,
 }
 
-/// Rows whose keys all have one length, and so do their values, which are all in the columns: puts.
+/// Rows whose keys have one length, and whose values have one length and are all in the columns, so
+/// that all rows are Puts.
 #[derive(Clone, Copy, Debug)]
 pub struct Even<'a> {
     /// Number of rows.
@@ -124,8 +125,8 @@ impl Vector {
         (self.keys.get(index), tag, payload, in_columns)
     }
 
-    /// Rows from `row` to `end`, in place, if all keys have one length, and all values, which are
-    /// all in the columns.
+    /// Rows from `row` to `end`, in place, if their keys have one length, and their values have one
+    /// length and are all in the columns.
     #[inline]
     pub fn even(&self, row: usize, end: usize) -> Option<Even<'_>> {
         if !self.all_in_columns || !self.rows.contains(&row) || end <= row || end > self.rows.end {

@@ -1,6 +1,6 @@
 //! Choosing the encoding of each column, from block to block.
 //!
-//! The best encoding for a column of one block is mostly the best for the next, too. So it is used
+//! The best encoding for a column of one block is usually the best for the next, too. So it is used
 //! again. When it takes a tenth more or less per row than it ever did (a *miss*), all encodings are
 //! measured again. This also happens after a number of blocks, since rows may change without
 //! changing their size. Measuring strings takes ten times as long as encoding them: a string column
@@ -33,8 +33,8 @@ const STRING_BLOCKS: u16 = 8;
 /// An encoding must save 1/50 to replace another: one that wins by less in one block often loses in
 /// the next.
 const OTHER: usize = 50;
-/// Number of blocks after which a column is measured whether it misses or not: with a new encoding,
-/// and the maxima; words are cheap to measure.
+/// Number of blocks after which a column is measured whether it misses or not: for a new encoding,
+/// and at most, for words and for others. Words are cheap to measure.
 const BLOCKS_NEW: u16 = 32;
 const WORD_BLOCKS_MAX: u16 = 64;
 const BLOCKS_MAX: u16 = 512;
@@ -263,7 +263,7 @@ impl ColumnWriter {
         let known = kept.form.and_then(|form| self.put_as(form, float, values, earlier, out));
         let Some(mut best) = known else {
             let best = self.put_shortest(float, values, earlier, out);
-            // A base column that is missing in this block is mostly there again in the next.
+            // A base column that is missing in this block is usually there again in the next.
             let waits = kept.form.is_some() && kept.blocks < kept.wait;
             if waits {
                 kept.blocks += 1;

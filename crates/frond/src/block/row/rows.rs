@@ -385,8 +385,8 @@ pub fn find(
 }
 
 /// Prefetches the heads of `rows` rows from the one at `at` on, assuming that they are as long as
-/// that one: rows of a tree mostly have similar lengths, and only a row itself shows where the next
-/// one starts. For rows shorter than a cache line, the processor's own prefetching suffices.
+/// that one: rows of a tree usually have similar lengths, and only a row itself shows where the
+/// next one starts. For rows shorter than a cache line, the processor's own prefetching suffices.
 #[inline]
 fn prefetch_rows(block: &[u8], at: usize, row_bytes: usize, rows: usize) {
     if row_bytes < CACHE_LINE_BYTES {

@@ -41,8 +41,8 @@ const GIVEN_PAGES_MIN: usize = 2;
 /// holes are given back, and search those given back earlier.
 const GIVEN_AT_ONCE: usize = 1 << 10;
 const GIVEN_MAX: usize = 1 << 16;
-/// More than the limit may be mapped by 1/32 before holes are given back.
-const TOLERATED_PART: usize = 32;
+/// Up to 1/32 more than the limit may be mapped before holes are given back.
+const TOLERATED_DIVISOR: usize = 32;
 /// How many of the holes given back last are searched for one that is long enough.
 const GIVEN_LOOKED_AT: usize = 64;
 /// Bits per word of a map.
@@ -54,7 +54,7 @@ pub(crate) struct Span {
     units: usize,
     /// The index of its slab, and its first unit there.
     place: (usize, usize),
-    /// Keeps the slab until the last span is gone.
+    /// Keeps the slab mapped until the last span is gone.
     _slab: Arc<Slab>,
 }
 
@@ -171,7 +171,7 @@ impl Spans {
         // Unmapped here, outside the lock.
         drop(gone);
         // A new fault for each page is expensive, and some pages come and go with memtables.
-        let most = bytes + bytes / TOLERATED_PART;
+        let most = bytes + bytes / TOLERATED_DIVISOR;
         if self.mapped_bytes() > most
             && let Ok(_giving) = self.giving.try_lock()
         {

@@ -31,7 +31,7 @@ proptest! {
                 spans.set_limit(limit);
                 let slabs = spans.slabs.lock().unwrap();
                 let holes = slabs.maps.iter().flatten().map(Map::pages_free).sum::<usize>();
-                let most = limit + limit / TOLERATED_PART;
+                let most = limit + limit / TOLERATED_DIVISOR;
                 assert!(spans.mapped_bytes() <= most || holes == 0, "{holes} pages that nobody needs");
                 continue;
             }

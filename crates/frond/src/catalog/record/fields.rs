@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
         Ok(operators)
     }
 
-    /// Takes the remaining fields, which must be such that may be carried along.
+    /// Takes the remaining fields, all of which must be allowed to be carried along.
     pub fn carried(&mut self) -> Result<Carried, DecodeError> {
         let carried = self.rest;
         let mut last = CARRIED_FROM - 1;

@@ -35,8 +35,8 @@ use fields::{Fields, Reader};
 pub const NAME_BYTES_MAX: usize = bounds::NAME_BYTES.default as usize;
 /// Longest attributes blob of a tree, bytes.
 pub const ATTRIBUTES_BYTES_MAX: usize = bounds::ATTRIBUTES_BYTES.default as usize;
-/// Longest record, bytes: attributes, two layouts, the former layouts, and 64 KiB for the rest, of
-/// which merge operators may take 25, and for extensions.
+/// Longest record, bytes: attributes, two layouts, the former layouts, and 64 KiB for extensions
+/// and the rest, of which merge operators may take 25 KiB.
 pub const RECORD_BYTES_MAX: usize =
     ATTRIBUTES_BYTES_MAX + 2 * LAYOUT_BYTES_MAX + HISTORY_BYTES_MAX + (64 << 10);
 

@@ -20,7 +20,7 @@ use crate::{
     store::{
         Checkpoint, Class, DirectoryChange, Extent, Request, RootDirectory, TreeRoot as DurableRoot,
     },
-    tree::{Child, Node, NodeRef, Part, RunHandle, RunMeta, Tier, encode_node},
+    tree::{Child, Node, NodeRef, RunHandle, RunMeta, RunSlice, Tier, encode_node},
     types::{Lineage, Lsn, VersionNumber},
     wal::{Log, LogExtent, LogOptions, LogUse, RecordBuilder, checkpoint_record, trailer},
 };
@@ -162,7 +162,9 @@ impl Forge {
         let tier_of = |rows: &[Row], lo: Option<&str>, hi: Option<&str>| {
             let run = Self::handle(self.run(rows, TREE, honest), rows.len() as u64, |_| {});
             let bound = |key: Option<&str>| key.map(|key| key.as_bytes().into());
-            Tier { parts: vec![Part { run, lo: bound(lo), hi: bound(hi), live: vec![64, 64] }] }
+            Tier {
+                slices: vec![RunSlice { run, lo: bound(lo), hi: bound(hi), live: vec![64, 64] }],
+            }
         };
         let mut waiting = vec![put("b"), ("d", Tag::DELETE, vec![])];
         lie.buffer.inspect(|change| change(&mut waiting));
@@ -333,11 +335,11 @@ fn an_intact_store_is_clean() {
 fn malformed_nodes_are_reported() {
     let lies: [fn(&mut Node); 5] = [
         |node| node.pivots = vec![b"g"[..].into(), b"c"[..].into()],
-        |node| node.tiers[0].parts[0].live.push(9),
-        |node| node.tiers[0].parts[0].lo = Some(b"g"[..].into()),
+        |node| node.tiers[0].slices[0].live.push(9),
+        |node| node.tiers[0].slices[0].lo = Some(b"g"[..].into()),
         |node| {
-            let part = node.tiers[0].parts[0].clone();
-            node.tiers[0].parts.push(part);
+            let slice = node.tiers[0].slices[0].clone();
+            node.tiers[0].slices.push(slice);
         },
         |node| node.level = 0,
     ];
@@ -361,10 +363,10 @@ fn keys_outside_their_range_are_reported() {
     let low: fn(&mut Node) = |low| low.pivots[0] = b"x"[..].into();
     names("pivots", Lie { low: Some(low), ..Lie::default() });
     names("leaf-range", Lie { leaf: Some(|rows| rows.push(put("c"))), ..Lie::default() });
-    let widened: fn(&mut Node) = |low| low.tiers[0].parts[0].hi = None;
+    let widened: fn(&mut Node) = |low| low.tiers[0].slices[0].hi = None;
     let buffer: fn(&mut Vec<Row>) = |rows| rows.push(put("h"));
     let lie = Lie { low: Some(widened), buffer: Some(buffer), ..Lie::default() };
-    names("part-range", lie);
+    names("slice-range", lie);
     names(
         "maximum",
         Lie { durable: Some(|root| root.max_key = Some(b"k".into())), ..Lie::default() },
@@ -415,7 +417,7 @@ fn run_metadata_is_verified_against_its_content() {
 #[test]
 fn buffers_with_consumed_entries_are_reported() {
     names("tier", Lie { low: Some(|low| low.tiers.push(Tier::default())), ..Lie::default() });
-    let low: fn(&mut Node) = |low| low.tiers[0].parts[0].live = vec![0, 0];
+    let low: fn(&mut Node) = |low| low.tiers[0].slices[0].live = vec![0, 0];
     names("consumed", Lie { low: Some(low), ..Lie::default() });
     let buffer: fn(&mut Vec<Row>) = |rows| drop(rows.pop());
     names("live", Lie { buffer: Some(buffer), ..Lie::default() });

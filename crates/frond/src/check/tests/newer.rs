@@ -1,5 +1,5 @@
 //! Data written by a newer Frond is reported as such, by the check, when opening the store and when
-//! reading the row; it is no damage for which something would be restored.
+//! reading the row. It is not reported as damage, which would suggest restoring a backup.
 
 use super::*;
 use crate::{

@@ -18,9 +18,9 @@ use crate::{
 };
 
 impl Shared {
-    /// Calls `attempt` with the batch and the queues that its changed keys were put into. While
+    /// Calls `attempt` with the batch and the queues that its changed keys were put into. If
     /// `attempt` returns `None`, because an index build has started or switched to another queue
-    /// meanwhile, repeats both.
+    /// meanwhile, queues the keys again and retries.
     pub(super) fn with_build_queues(
         &self,
         batch: &mut Batch,

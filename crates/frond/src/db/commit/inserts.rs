@@ -13,9 +13,9 @@ use crate::{
 };
 
 impl Shared {
-    /// Fails with the first refused insert in the batch's order, for a batch that refuses one
-    /// itself. Takes no locks: another commit may change which insert is the first, but not that
-    /// the batch is refused.
+    /// Fails with the first refused insert in the batch's order. Called for a batch that refuses
+    /// one of its own inserts. Takes no locks: another commit may change which insert is refused
+    /// first, but not that the batch is refused.
     pub(super) fn must_be_first_refused(&self, writes: &WriteSet) -> Result<()> {
         let view = View::latest(&self.engine);
         for (tree, Entry { key, position, .. }, asks) in writes.asked_inserts() {

@@ -1,14 +1,14 @@
 //! The commit path: a write set becomes a record in the log and entries in a memtable.
 //!
 //! The simple way would be one lock, under which a commit appends its record, syncs it, and inserts
-//! its rows. Then commits of many threads would queue, each for a write of the disk. So a commit
+//! its rows. Then commits of many threads would queue, each waiting for a disk write. So a commit
 //! holds a lock only while its place in the order is determined, and everything else is done
 //! concurrently with other commits:
 //!
 //! 1. **Prepare.** The write set is sealed: sorted, one message per key (Rule: I5). Keys of checked
 //!    inserts are locked and must be absent (`inserts.rs`; Rules: I3, I7). While transactions hold
-//!    locks, the rows of a batch are locked as theirs are (`row_locks.rs`). Rows of trees with a
-//!    running index build are queued for it (`build_queues.rs`).
+//!    locks, the rows of a batch are locked like those of a transaction (`row_locks.rs`). Rows of
+//!    trees with a running index build are queued for it (`build_queues.rs`).
 //! 2. **Reserve.** Disk space is admitted. Long values, which were written as the batch was filled,
 //!    are synced. The record is built (`changes.rs`).
 //! 3. **Log.** The sequencer assigns seqno, place in the log, and memtable, in one short section
@@ -31,7 +31,8 @@
 //!    commit is visible: log space is reserved, and memory is taken beyond the budget if need be.
 //!    So every seqno is in the log.
 //! 2. From its seqno on, other threads can do everything that a commit still has to do, except for
-//!    copying a record longer than [`COPIED_INSIDE_BYTES_MAX`], which waits for nothing (Rule: I3).
+//!    copying a record that is longer than [`COPIED_INSIDE_BYTES_MAX`] or names runs, which waits
+//!    for nothing (Rule: I3).
 //!
 //! Threads: all. Cost: one lock held for a few hundred nanoseconds, two copies of keys and values.
 
@@ -225,7 +226,7 @@ impl Shared {
     }
 
     fn has_build_queues(&self) -> bool {
-        // SeqCst, as the counts of the gate: see `QueueSlot`, invariant 1.
+        // SeqCst, like the counts of the gate: see `QueueSlot`, invariant 1.
         self.catalog.queues.load(Ordering::SeqCst) > 0
     }
 
@@ -283,7 +284,7 @@ impl Shared {
         Ok(writes.trees())
     }
 
-    /// Settles the inserts of a batch, and seals it.
+    /// Resolves the checked inserts of a batch, and seals it.
     fn seal_writes(&self, writes: &mut WriteSet) -> Result<()> {
         let settled = if writes.has_inserts() { writes.settle_inserts() } else { Ok(()) };
         let sealed = settled.and_then(|()| writes.seal(&self.engine.cx.folder()));
@@ -515,7 +516,7 @@ impl Shared {
         let reached = reservation.lsn().0;
         let log_bytes = reached.saturating_sub(memtable.log_from().0) + record_bytes as u64;
         memtable.log_bytes.store(log_bytes, Ordering::Relaxed);
-        engine.log_reached.store(reached, Ordering::Relaxed);
+        engine.log_reached.store(reached + record_bytes as u64, Ordering::Relaxed);
         memtable.note(changes);
         let trees = || payload.trees.iter().copied().chain(trees_beyond_memory(payload, changes));
         memtable.count(trees().map(|tree| (tree, payload.rows_of(tree))));

@@ -15,8 +15,8 @@
 //! a batch with many rows of a tree.
 //!
 //! Invariants
-//! 1. As for transactions, rows and gaps come before the turn of large batches, and that before the
-//!    key locks: a holder of a later one waits for none of the earlier.
+//! 1. Lock order, as for transactions: rows and gaps, then the turn of large batches, then the key
+//!    locks. A holder of a later one never waits for an earlier one.
 //! 2. Batches without locks are excluded by the key locks, which both kinds take. While
 //!    transactions hold locks, there are no batches without locks.
 //!
@@ -40,7 +40,7 @@ use crate::{
 use super::{PendingCommit, give_back_writes};
 
 /// Default timeout for locks: longer than any transaction of a healthy program, and no longer than
-/// a user waits. Other databases have 50 s (InnoDB) and less.
+/// a user waits. Other databases have 50 s (InnoDB) or less.
 pub(in crate::db) const LOCK_WAIT: Duration = Duration::from_secs(10);
 /// Rows of a tree from which a batch locks the whole tree: half a megabyte of locks.
 const TREE_ROWS_MAX: usize = 10_000;

@@ -120,7 +120,7 @@ fn a_commit_during_a_close_is_refused_or_durable() {
     let mut batch = Batch::new();
     batch.put(&tree, b"early", b"").unwrap();
     let (payload, early) = log_and_stall(&db, &mut batch);
-    // As when a close starts after all checks that a commit makes earlier.
+    // Simulates a close that starts after all earlier checks of the commit.
     assert!(db.shared.engine.health.begin_close());
     let mut record = RecordBuilder::new();
     record.tree(tree.id());

@@ -100,7 +100,7 @@ enum Step {
     Clone { of: WhichTree, to: String },
     SetAttributes { tree: WhichTree, attributes: Vec<u8> },
     ChangeLayout { tree: WhichTree, from: Option<u16>, parts: Vec<NewPart> },
-    VersionNumber(WhichTree),
+    Publish(WhichTree),
 }
 
 /// Changes of trees that become one commit: see [`Db::change_trees`]. Until
@@ -193,7 +193,7 @@ impl Db {
 }
 
 impl TreesChange {
-    /// Makes the change repeatable: it is allowed that the change, and changes after it, have been
+    /// Makes the change repeatable: it may be committed even if it, and changes after it, have been
     /// made before. A step is skipped if its effect is there. It is also skipped if its tree is
     /// gone or has another name than the step says, because then a later change was made. What
     /// cannot be decided is still an error. Rules for the steps:
@@ -214,8 +214,8 @@ impl TreesChange {
         self
     }
 
-    /// Limits how long [`commit`](Self::commit) waits for transactions, all together, before it
-    /// fails with [`Error::LockTimeout`]; `None` means no limit. The default is ten seconds.
+    /// Limits how long [`commit`](Self::commit) waits in total for transactions before it fails
+    /// with [`Error::LockTimeout`]; `None` means no limit. The default is ten seconds.
     pub fn lock_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
         self.lock_timeout = timeout;
         self
@@ -248,8 +248,8 @@ impl TreesChange {
     }
 
     /// Exchanges the names of two trees, so that a rebuilt tree takes the other's place. Both are
-    /// born with this change, as by [`publish`](Self::publish): an older snapshot must not find
-    /// under a name what was made of it later, perhaps half of it.
+    /// born with this change, as by [`publish`](Self::publish): otherwise an older snapshot would
+    /// find a rebuilt tree under its new name, perhaps only half filled.
     /// [`Snapshot::open_tree`](crate::Snapshot::open_tree) opens a tree as it was at a snapshot.
     ///
     /// Takes no lock: transactions with rows of a tree continue with it under its other name. To
@@ -291,11 +291,11 @@ impl TreesChange {
         self.step(Step::ChangeLayout { tree: tree.into(), from, parts: parts.to_vec() })
     }
 
-    /// Makes a tree be born with this change ([`TreeInfo::birth`](crate::TreeInfo::birth)): an
-    /// older snapshot fails with `DefinitionChanged` there, as if the tree had been created now.
-    /// Meant for a tree that was filled under another name and is renamed by another step.
+    /// Sets a tree's birth ([`TreeInfo::birth`](crate::TreeInfo::birth)) to this change: an older
+    /// snapshot fails with `DefinitionChanged` there, as if the tree had been created now. Meant
+    /// for a tree that was filled under another name and is renamed by another step.
     pub fn publish(&mut self, tree: impl Into<WhichTree>) -> &mut Self {
-        self.step(Step::VersionNumber(tree.into()))
+        self.step(Step::Publish(tree.into()))
     }
 
     fn step(&mut self, step: Step) -> &mut Self {
@@ -429,9 +429,9 @@ impl Plan<'_> {
                     (Err(Error::NoSuchTree(_)), None) if self.is_repeatable => None,
                     (found, _) => found?,
                 };
-                let Some(found) = found else { return Ok(self.passed(tree)) };
+                let Some(found) = found else { return Ok(self.skipped(tree)) };
                 self.shared.must_be_of_no_table(found.id, DROP)?;
-                self.goes(at, found.id);
+                self.note_removed(at, found.id);
                 self.change.drop_tree(found.id);
                 Ok(Made::Now(None))
             }
@@ -440,14 +440,14 @@ impl Plan<'_> {
                 if self.is_repeatable && tree.id.is_none() {
                     return Err(unclear("a truncation", "the number of the tree"));
                 }
-                let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
+                let Some(found) = self.find(tree)? else { return Ok(self.skipped(tree)) };
                 self.shared.must_be_of_no_table(found.id, TRUNCATE)?;
-                self.goes(at, found.id);
+                self.note_removed(at, found.id);
                 self.change.truncate(found.id).map(Some).map(Made::Now)
             }
             Step::Clone { of, to } => self.clone_tree(of, to),
             Step::SetAttributes { tree, attributes } => {
-                let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
+                let Some(found) = self.find(tree)? else { return Ok(self.skipped(tree)) };
                 self.shared
                     .must_be_of_no_table(found.id, "its attributes say what indexes it has")?;
                 must_be_no_mark(attributes)?;
@@ -458,8 +458,8 @@ impl Plan<'_> {
                 Ok(Made::Now(Some(found.id)))
             }
             Step::ChangeLayout { tree, from, parts } => self.change_layout(tree, *from, parts),
-            Step::VersionNumber(tree) => {
-                let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
+            Step::Publish(tree) => {
+                let Some(found) = self.find(tree)? else { return Ok(self.skipped(tree)) };
                 self.change.begin(found.id)?;
                 Ok(Made::Now(Some(found.id)))
             }
@@ -484,7 +484,7 @@ impl Plan<'_> {
             (found, _) => found?,
         };
         match found {
-            None => Ok(self.passed(tree)),
+            None => Ok(self.skipped(tree)),
             Some(found) if self.is_repeatable && found.name == to => {
                 Ok(Made::Before(Some(found.id)))
             }
@@ -502,7 +502,7 @@ impl Plan<'_> {
             return Err(unclear("a swap", "the numbers and the names of both trees"));
         }
         let (Some(first), Some(second)) = (self.find(one)?, self.find(other)?) else {
-            return Ok(self.passed(one));
+            return Ok(self.skipped(one));
         };
         if first.id == second.id {
             let why = format!("tree \"{}\" is to be swapped with itself", first.name);
@@ -526,7 +526,7 @@ impl Plan<'_> {
                 return Ok(Made::Before(Some(there.id)));
             }
         }
-        let Some(found) = found? else { return Ok(self.passed(of)) };
+        let Some(found) = found? else { return Ok(self.skipped(of)) };
         self.change.clone_tree(found.id, to).map(Some).map(Made::Now)
     }
 
@@ -539,7 +539,7 @@ impl Plan<'_> {
         if self.is_repeatable && from.is_none() {
             return Err(unclear("a change of layout", "the version that it begins with"));
         }
-        let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
+        let Some(found) = self.find(tree)? else { return Ok(self.skipped(tree)) };
         self.shared.must_be_of_no_table(found.id, "its columns change by Table::change_columns")?;
         let version = found.value_layout.as_ref().and_then(Layout::version);
         if let (Some(from), Some(version)) = (from, version)
@@ -581,12 +581,12 @@ impl Plan<'_> {
     }
 
     /// The result of a skipped step.
-    fn passed(&self, which: &WhichTree) -> Made {
+    fn skipped(&self, which: &WhichTree) -> Made {
         Made::Before(which.id.filter(|&id| self.change.look(id).is_some()))
     }
 
     /// Notes that a step removes a tree, so it must be locked.
-    fn goes(&mut self, at: usize, tree: TreeId) {
+    fn note_removed(&mut self, at: usize, tree: TreeId) {
         if !self.change.is_new(tree) {
             self.alone.entry(tree).or_insert(at);
         }

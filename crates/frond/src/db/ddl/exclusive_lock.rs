@@ -47,9 +47,10 @@ use crate::{
 /// How long to wait for an exclusive tree lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ExclusiveWait {
-    Not,
-    /// The default timeout for row locks.
-    Usual,
+    /// Not at all.
+    NoWait,
+    /// As long as for a row lock by default.
+    DefaultTimeout,
 }
 
 /// An exclusive lock on trees: no transaction has rows of them, and no batch is about to commit to
@@ -141,8 +142,8 @@ impl Db {
         wait: ExclusiveWait,
     ) -> Result<ExclusiveTreeLock> {
         let wait_policy = match wait {
-            ExclusiveWait::Not => WaitPolicy::NoWait,
-            ExclusiveWait::Usual => WaitPolicy::For(LOCK_WAIT),
+            ExclusiveWait::NoWait => WaitPolicy::NoWait,
+            ExclusiveWait::DefaultTimeout => WaitPolicy::For(LOCK_WAIT),
         };
         let mut trees: Vec<TreeId> = trees.iter().map(Tree::id).collect();
         trees.sort_unstable();
@@ -182,8 +183,8 @@ impl Shared {
                 return Ok(alone);
             };
             if denied.reason == Reason::Deadlock {
-                // It has written nothing, so it was chosen as the victim, and it has nothing to
-                // lose: it releases all locks, which ends the cycle, and starts again.
+                // This owner was chosen as the victim because it has written nothing. So it loses
+                // nothing by releasing all its locks, which ends the cycle, and starting again.
                 if trees.len() > 1 && until.is_none_or(|until| clock.now() < until) {
                     continue;
                 }

@@ -1,9 +1,9 @@
 //! Named snapshots: states of the store that have a name and outlive the process.
 //!
-//! A named snapshot is a commit to the catalog at which the sequencer freezes. The snapshot is
-//! shown (visible to callers) once the version that holds exactly the commits through it is
-//! durable, with the snapshot's roots in the root directory (`version/branches/mod.rs`). If a crash
-//! comes before that, replay makes the snapshot again.
+//! A named snapshot is a commit to the catalog at which the sequencer freezes the memtable. The
+//! snapshot is shown (visible to callers) once the version that holds exactly the commits through
+//! it is durable, with the snapshot's roots in the root directory (`version/branches/mod.rs`). If a
+//! crash comes before that, replay makes the snapshot again.
 
 use crate::{
     Error, Result, Seqno,

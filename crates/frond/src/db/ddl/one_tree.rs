@@ -46,15 +46,15 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the tree exists and is unique where the options are not, or the other
-    /// way round, or has other layouts, as the trees of a [`table`](Self::table) do; otherwise as
+    /// `InvalidArgument` if the tree exists and differs from the options in being unique, or in its
+    /// layouts, as the trees of a [`table`](Self::table) do; otherwise as
     /// [`create_tree`](Self::create_tree).
     #[doc(alias("open_table", "column_family", "open_or_create"))]
     pub fn tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
         let tree = match self.open_tree(name) {
             Err(Error::NoSuchTree(_)) => match self.create_tree(name, options.clone()) {
-                // Another thread has just created it. Not repeated: a tree of an index build, which
-                // cannot be opened, has a name, too.
+                // Another thread has just created it. Not retried in a loop: trees of an index
+                // build have names, too, but cannot be opened.
                 Err(Error::TreeExists(_)) => self.open_tree(name),
                 created => return created,
             },
@@ -277,8 +277,8 @@ impl Shared {
         if self.catalog.is_taken(name) { Err(Error::TreeExists(name.into())) } else { Ok(()) }
     }
 
-    /// Loads a record of the catalog tree: at opening and, at `replayed`, as the log is replayed.
-    /// Returns its effect on roots and branches.
+    /// Loads a record of the catalog tree: when the store is opened or, if `replayed` is given,
+    /// when commit `replayed` of the log is replayed. Returns its effect on roots and branches.
     pub(in crate::db) fn show_record(
         (catalog, operators): (&Catalog, &Operators),
         key: &[u8],

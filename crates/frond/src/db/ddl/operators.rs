@@ -1,9 +1,9 @@
 //! Records of which custom merge operators each tree needs (Rule: I17).
 //!
-//! A merge is blind: its operand may stay in memtables and buffers for long, and only a reader or a
-//! leaf merge, perhaps in another process, notices that the operator is missing. So the catalog
-//! names, for each tree, the operators that it uses, and a store whose catalog names one that
-//! `Options` do not have is not opened, read-only or not.
+//! A merge is blind: its operand may stay in memtables and buffers for a long time, and only a
+//! reader or a leaf merge, perhaps in another process, notices that the operator is missing. So the
+//! catalog names, for each tree, the operators that it uses, and a store whose catalog names one
+//! that `Options` do not have is not opened, read-only or not.
 //!
 //! Invariants
 //! 1. The catalog record is durable before the first commit that uses an operator in a tree has a

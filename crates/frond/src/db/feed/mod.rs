@@ -335,8 +335,8 @@ impl ChangeFeed {
     }
 }
 
-/// The error for a commit of which something that is not in the log has been freed: what a
-/// checkpoint contains may be gone.
+/// The error for a commit of which something outside the log has been freed, which can happen once
+/// a checkpoint contains the commit.
 fn freed(store: &Store, seqno: Seqno, why: &'static str) -> Error {
     let oldest = store.newest().applied.next().max(seqno.next()).0;
     Error::PositionLost { wanted: seqno.0, oldest, why }
@@ -422,8 +422,8 @@ impl Names {
         }
     }
 
-    /// Applies a commit to the catalog to these names and returns its changes; `None` for any other
-    /// commit. A commit that cannot be read changes nothing.
+    /// Updates these names with a commit to the catalog, and returns its changes; `None` for any
+    /// other commit. A commit that cannot be read changes nothing.
     fn learn(
         &mut self,
         items: RecordItems<'_>,

@@ -22,7 +22,7 @@ use crate::{
 /// Entries of removed pieces in `order` that are tolerated before it is cleaned.
 const ORDER_SLACK: usize = 1024;
 
-/// Why a commit is lost whose prepared content was in a removed segment.
+/// The reason why a commit is lost if its prepared content was in a removed segment.
 const PREPARED_TRIMMED: &str = "it was prepared earlier, and the log does not hold that any more";
 
 /// Recently prepared transactions that are in doubt.
@@ -38,7 +38,7 @@ pub(super) struct Prepares {
 }
 
 impl Prepares {
-    /// Applies a commit that is returned.
+    /// Updates the remembered content with a commit that is returned.
     pub fn learn(&mut self, mut items: RecordItems<'_>) -> Result<()> {
         while let Some(item) = items.next()? {
             match item {
@@ -97,7 +97,8 @@ impl Prepares {
     }
 }
 
-/// Reads the log for the commit that prepared it: the first with its name after `since`.
+/// Searches the log for the commit that prepared the transaction: the first with its name after
+/// `since`.
 fn read_again(engine: &Engine, (xid, since): (&Xid, Seqno), seqno: Seqno) -> Result<Pieces> {
     let of_commit = |error| of_commit(seqno, error);
     let log = engine.log();

@@ -30,7 +30,7 @@ struct Row {
     payload: Vec<u8>,
 }
 
-/// An iterator over all changes of such a commit.
+/// An iterator over all changes of a spilled commit.
 #[derive(Debug)]
 pub(super) struct SpilledWalk<'a> {
     engine: Arc<Engine>,
@@ -56,8 +56,8 @@ impl Row {
 }
 
 impl<'a> SpilledWalk<'a> {
-    /// An iterator over the commit whose record has these items, without some trees; and holds on
-    /// the commit's long values.
+    /// An iterator over the changes of the commit whose record has these items, except those of
+    /// some trees; and holds on the commit's long values.
     pub fn new(
         engine: &Arc<Engine>,
         seqno: Seqno,

@@ -330,8 +330,8 @@ struct MadeTree {
 }
 
 impl Shared {
-    /// Stops the store if it can no longer write (P12). Other errors of a load or of a long value
-    /// concern only that.
+    /// Stops the store if it can no longer write (P12). Other errors concern only the load or the
+    /// long value.
     pub(in crate::db) fn stop_if_unwritable(&self, error: &Error) {
         if self.engine.store.check_writable().is_err() {
             self.engine.health.fail(error.to_string());

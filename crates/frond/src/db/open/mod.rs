@@ -49,7 +49,7 @@ use crate::{
 use replay::{Replay, extent_of, load_catalog};
 
 /// Locks may take one in this many bytes of the memory budget, as in InnoDB.
-const LOCKS_PART: u64 = 4;
+const LOCKS_DIVISOR: u64 = 4;
 
 pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
     if let Some(invalid) = options.invalid.take() {
@@ -232,7 +232,7 @@ impl Recovery<'_> {
             spill: SpillState::default(),
             // In addition to memtables and unwritten runs; the block cache shrinks accordingly.
             loads: Loads::new(2 * limits.memtable_bytes),
-            lock_table: Arc::new(lock_table.within(options.cache_bytes / LOCKS_PART)),
+            lock_table: Arc::new(lock_table.within(options.cache_bytes / LOCKS_DIVISOR)),
             writes_memory: Default::default(),
             empty_ranges: AtomicU64::new(0),
             checkpoint: CheckpointState::new(superblock.publish, applied, now_millis),

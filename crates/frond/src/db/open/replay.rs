@@ -200,7 +200,7 @@ fn insert_prepared(
     Ok(())
 }
 
-/// Range deletes of one commit, by tree: a memtable takes all of a tree together.
+/// Range deletes of one commit, by tree: a memtable takes all those of a tree at once.
 #[derive(Default)]
 struct RangesOfTrees(BTreeMap<TreeId, Vec<(Vec<u8>, Vec<u8>)>>);
 

@@ -40,9 +40,9 @@ impl Tree {
     /// ([`RowWriter`](crate::transaction::RowWriter), and writes of the row that a locking read has
     /// just found or missed). After a blind put or delete the count is not exact any more, until
     /// the tree is empty or replaced: it is then what [`estimate`](Self::estimate) says of the
-    /// whole tree. Deletes do not raise it. A put of an existing key raises it only while the two
-    /// versions of the row are in different parts of the store: if a memtable was applied between
-    /// the two writes, until a merge in the tree brings them together.
+    /// whole tree. Deletes do not raise the estimate. A put of an existing key raises it only while
+    /// the two versions of the row are in different parts of the store: if a memtable was applied
+    /// between the two writes, until a merge in the tree brings them together.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {

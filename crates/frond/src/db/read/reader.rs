@@ -68,7 +68,7 @@ pub trait Reader: seal::Source {
     fn range<'r>(&'r self, tree: &Tree, range: impl KeyRange) -> Self::Rows<'r>;
 }
 
-/// Which of the three a reader is. In a private module, so that there are no others.
+/// Which of the three a reader is. In a private module, so that no other type can be a reader.
 pub(crate) mod seal {
     use crate::db::{Db, Snapshot, Txn};
 

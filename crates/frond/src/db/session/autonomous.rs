@@ -14,7 +14,7 @@
 //!
 //! Not guaranteed: a row that another transaction has read under a shared lock may change, unless
 //! that transaction has written it. A transaction at `Snapshot` that has read the row before and
-//! writes it afterwards gets `Conflict`, the one that made the put included (Rule: I27).
+//! writes it afterwards gets `Conflict`, including the one that made the put (Rule: I27).
 //!
 //! Threads: as the transaction. Cost: a commit.
 

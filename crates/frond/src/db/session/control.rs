@@ -67,11 +67,11 @@ impl TxnControl<'_> {
         Ok(state.snapshot.as_ref().map_or(Seqno(0), |snapshot| snapshot.at))
     }
 
-    /// Releases what the last locking read newly locked, or by which it strengthened a lock: the
-    /// row, or the row that a cursor returned last together with the index entry that named it
-    /// ([`ReadOptions::with_last`](super::ReadOptions::with_last)), or all rows of a call that read
-    /// many. Meant for rows that a statement has read and does not want, not for rows on which it
-    /// based a decision. Gaps that a scan has locked stay.
+    /// Releases the locks that the last locking read acquired, and reverts the upgrades that it
+    /// made: those of the row, or of the row that a cursor returned last together with the index
+    /// entry that named it ([`ReadOptions::with_last`](super::ReadOptions::with_last)), or of all
+    /// rows of a call that read many. Meant for rows that a statement has read and does not want,
+    /// not for rows on which it based a decision. Gaps that a scan has locked stay.
     ///
     /// # Errors
     /// `TxnEnded`.

@@ -1,6 +1,6 @@
 //! Counting the rows of a range without returning them.
 //!
-//! If the transaction has not written to the tree and takes no locks, whole pieces of the scan are
+//! If the transaction has not written to the tree and takes no locks, whole chunks of the scan are
 //! counted by their lengths. Otherwise it is a scan like any other.
 //!
 //! Threads: as the transaction.

@@ -115,7 +115,7 @@ impl Txn {
     pub(super) fn stay(&self) -> Result<MutexGuard<'_, State>> {
         let mut state = self.state.lock().unwrap();
         if state.is_in_row_call_of_another() {
-            state = self.behind_row_calls(state);
+            state = self.after_row_calls(state);
         }
         if state.is_over { Err(Error::TxnEnded) } else { Ok(state) }
     }

@@ -17,11 +17,11 @@ use crate::{
 impl Db {
     /// Transactions that hold locks or a snapshot, batches that hold locks, and snapshots that
     /// belong to no transaction ([`snapshot`](Self::snapshot)s and cursors over trees); longest
-    /// first. A transaction that has neither locked nor read anything, or at `ReadCommitted` is
-    /// between two of its calls or statements, holds nothing and is not listed. How long a snapshot
-    /// has been held is known to a few hundredths of a second; in a store that is open read-only it
-    /// counts from the last call of this function before it was taken. Empty once the store is
-    /// [closed](Self::close), which ends all of them.
+    /// first. A transaction holds nothing and is not listed if it has neither locked nor read
+    /// anything or, at `ReadCommitted`, if it is between two of its calls or statements. How long a
+    /// snapshot has been held is known to a few hundredths of a second; in a store that is open
+    /// read-only it counts from the last call of this function before it was taken. Empty once the
+    /// store is [closed](Self::close), which ends all of them.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {

@@ -374,7 +374,7 @@ impl Txn {
 
     /// Waits until no row call is running (invariant 5) and returns the state.
     #[cold]
-    pub(super) fn behind_row_calls<'s>(
+    pub(super) fn after_row_calls<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
     ) -> MutexGuard<'s, State> {

@@ -105,7 +105,7 @@ impl Db {
     /// # }
     /// ```
     ///
-    /// An enum tells the program's errors from Frond's:
+    /// An enum distinguishes the program's errors from Frond's:
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

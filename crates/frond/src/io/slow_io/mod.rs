@@ -175,7 +175,7 @@ impl Watch {
         });
         let Some(slot) = slot else { return work() };
         // Pairs with the Acquire fence in `look`: a thread that reads what is written below sees
-        // that the slot was taken anew.
+        // that the slot has been reused.
         fence(Ordering::Release);
         slot.what.store(what, Ordering::Relaxed);
         slot.offset.store(offset, Ordering::Relaxed);

@@ -61,10 +61,10 @@ pub struct RangeDelete<'a> {
     pub to: &'a [u8],
 }
 
-/// A newer level is merged with the older one if it has at least this fraction (one quarter) of its
-/// range deletes. Then an older level has at most four fifths of the merged one, which bounds the
-/// depth of what is kept below a level.
-const MERGED_PART: usize = 4;
+/// A newer level is merged with the older one if it has at least a quarter of its range deletes.
+/// Then an older level has at most four fifths of the merged one, which bounds the depth of what is
+/// kept below a level.
+const MERGED_DIVISOR: usize = 4;
 
 /// One end of a range delete's record.
 #[derive(Clone, Copy)]
@@ -414,7 +414,7 @@ impl TreeRanges {
                 let by_stretches =
                     plant!("memtable: levels are merged by the stretches that are left");
                 let size = |level: &Level| if by_stretches { level.points() } else { level.count };
-                size(&pair[0]) >= size(&pair[1]) / MERGED_PART
+                size(&pair[0]) >= size(&pair[1]) / MERGED_DIVISOR
             };
             let Some(place) = levels.windows(2).position(is_due) else { return };
             let (newer, older) = (&levels[place], &levels[place + 1]);

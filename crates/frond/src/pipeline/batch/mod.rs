@@ -213,8 +213,8 @@ fn bound_operands(
     }
     let own = payload.clone();
     match put_onto(cx, below, key, (tag, payload, spare)) {
-        // It waits above the damage like everything else.
-        Err(error) if error.is_of_a_page() => {
+        // The operands wait above the damage, like everything else.
+        Err(error) if error.concerns_a_page() => {
             *payload = own;
             Ok(())
         }

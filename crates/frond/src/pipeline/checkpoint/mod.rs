@@ -48,7 +48,7 @@ const ENDING_PAUSE_MILLIS: u64 = 500;
 /// directories, so checkpoints of an idle store end.
 const IDLE_KEPT_BYTES_MIN: u64 = 1 << 20;
 /// The divisor of that fraction.
-const IDLE_KEPT_PART: u64 = 64;
+const IDLE_KEPT_DIVISOR: u64 = 64;
 
 /// Blobs that the runs of one publish are the first to list, and blobs that they no longer list.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl BlobChanges {
             Ok(run) => run,
             // A damaged run cannot be asked what it listed: those blobs are never freed, but the
             // checkpoint continues.
-            Err(error) if left == 0 && error.is_of_a_page() => return Ok(()),
+            Err(error) if left == 0 && error.concerns_a_page() => return Ok(()),
             Err(error) => return Err(error),
         };
         for listed in run.blobs() {
@@ -229,7 +229,7 @@ impl Engine {
         }
         let frees = || {
             let live = self.store.space().stats().live;
-            self.store.kept_for_older_slot() >= IDLE_KEPT_BYTES_MIN.max(live / IDLE_KEPT_PART)
+            self.store.kept_for_older_slot() >= IDLE_KEPT_BYTES_MIN.max(live / IDLE_KEPT_DIVISOR)
         };
         if !shortens && !frees() {
             return false;

@@ -3,10 +3,10 @@
 //! While a leaf is written, the builder keeps a sample of its blocks, spread over the leaf. At the
 //! end of the leaf, a dictionary is trained on three in four of these blocks. Dictionaries of
 //! several lengths, and none at all, are then compared on the others. The best one, or none, serves
-//! the following leaves. Training is repeated when leaves become a tenth larger than the first leaf
-//! after the last training. Each training doubles the number of leaves before the next. A leaf that
-//! is merged keeps its dictionary, or none of its blocks could be carried over; a leaf without one
-//! takes the latest.
+//! the following leaves. Training is repeated when a leaf takes a tenth more stored bytes per raw
+//! byte than the first leaf after the last training. Each training doubles the number of leaves
+//! before the next. A leaf that is merged keeps its dictionary, or none of its blocks could be
+//! carried over; a leaf without one takes the latest.
 //!
 //! Invariants
 //! 1. What is learned never determines how a block is read: only its run does.
@@ -48,7 +48,7 @@ pub(super) struct Dictionaries(Mutex<Learned>);
 struct Learned {
     latest: Option<Chosen>,
     /// Stored bytes per raw byte of the first leaf that was written with the last result.
-    promise: Option<f64>,
+    expected_ratio: Option<f64>,
     /// Number of leaves since; `None` if there was never a training.
     leaves: Option<u32>,
     /// Number of leaves before the next training.
@@ -191,7 +191,7 @@ impl Dictionaries {
     pub fn learned(&self, found: Found) {
         let mut learned = self.0.lock().unwrap();
         learned.pause = (learned.pause * 2).max(PAUSE);
-        (learned.latest, learned.promise, learned.leaves) = (found.0, None, Some(0));
+        (learned.latest, learned.expected_ratio, learned.leaves) = (found.0, None, Some(0));
     }
 }
 
@@ -211,20 +211,21 @@ impl Learned {
 
     /// True if training may be due at the end of a leaf that starts now.
     fn may_be_due(&self) -> bool {
-        self.leaves
-            .is_none_or(|leaves| self.promise.is_some() && leaves.saturating_add(1) >= self.pause)
+        self.leaves.is_none_or(|leaves| {
+            self.expected_ratio.is_some() && leaves.saturating_add(1) >= self.pause
+        })
     }
 
     /// Counts a leaf with its ratio of stored to raw bytes, and returns whether to train on it.
     fn is_due(&mut self, took: f64) -> bool {
         let Some(leaves) = &mut self.leaves else { return true };
         *leaves = leaves.saturating_add(1);
-        match self.promise {
+        match self.expected_ratio {
             None => {
-                self.promise = Some(took);
+                self.expected_ratio = Some(took);
                 false
             }
-            Some(promise) => took > promise * 1.1 && *leaves >= self.pause,
+            Some(expected) => took > expected * 1.1 && *leaves >= self.pause,
         }
     }
 }

@@ -6,9 +6,9 @@
 //! separately: leaves have a codec and dense keys, buffer runs have neither.
 //!
 //! Models of strings are trained on a sample of a leaf, spread over it, when that leaf is written,
-//! and serve the leaves after it; they are trained again when a leaf takes a tenth more than the
-//! first leaf that used them. A leaf that is merged keeps its models, or none of its blocks could
-//! be carried over.
+//! and serve the leaves after it; they are trained again when a leaf takes a tenth more stored
+//! bytes per raw byte than the first leaf that used them. A leaf that is merged keeps its models,
+//! or none of its blocks could be carried over.
 //!
 //! Invariants
 //! 1. What is learned never determines how a block is read: only its run's format does.

@@ -428,7 +428,7 @@ pub(super) fn free_space_is_taken_for_punching_in_whole_pages() {
     let links: Vec<Link> =
         (0..8).map(|_| store.put_page(PageKind::Node, v, L, &[&[3; 200 << 10]]).unwrap()).collect();
     for link in links.iter().step_by(2) {
-        store.space().lock().take_back(link.offset);
+        store.space().lock().undo_allocation(link.offset);
     }
     let mut space = store.space().lock();
     let free: Vec<(u64, u64)> = space

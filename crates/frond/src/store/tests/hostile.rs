@@ -5,9 +5,8 @@ use proptest::{prelude::*, sample::Index};
 
 use super::basics::{L, dir, env, publish};
 use crate::{
-    io::{ALIGN, Env, File, OpenMode},
+    io::{ALIGN, AlignedBuf, Env, File, OpenMode},
     store::{
-        aligned::AlignedBuf,
         map::{MapDirectory, decode_zone, encode_zone},
         page,
         space::Record,
@@ -107,7 +106,7 @@ impl Writer {
     }
 
     fn write_slot(&self, superblock: &Superblock) {
-        let mut slot = AlignedBuf::zeroed(SLOT_BYTES, "x").unwrap();
+        let mut slot = AlignedBuf::try_zeroed(SLOT_BYTES, "x").unwrap();
         superblock.encode(&mut slot);
         self.file.write_at(&slot, SLOT_OFFSETS[slot_of(superblock.sequence)]).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Writing the parts of one tier: entries and range deletes in key order, cut into runs by their
+//! Writing the slices of one tier: entries and range deletes in key order, cut into runs by their
 //! bytes.
 //!
 //! A naive writer cuts between entries only, and adds every range delete to the run being built. A
@@ -7,18 +7,18 @@
 //!
 //! 1. A range delete starts when the walk reaches its lower bound. It is open until the walk passes
 //!    its end.
-//! 2. A full part ends at the next key, whether that is an entry's key or the lower bound of a
-//!    range delete. A range delete that is open there is clipped: the part keeps what is below the
+//! 2. A full slice ends at the next key, whether that is an entry's key or the lower bound of a
+//!    range delete. A range delete that is open there is clipped: the slice keeps what is below the
 //!    key.
-//! 3. The rest of it starts the next part.
+//! 3. The rest of it starts the next slice.
 //!
 //! A cut costs at most one more range delete, and two keys in the node.
 //!
 //! Invariants
-//! 1. The parts are disjoint and ascend; each entry and each range delete lies within the part that
-//!    holds it.
-//! 2. Together the parts delete exactly what the given range deletes do.
-//! 3. A part ends once it holds `run_bytes`: the range deletes of a footer exceed that by at most
+//! 1. The slices are disjoint and ascend; each entry and each range delete lies within the slice
+//!    that holds it.
+//! 2. Together the slices delete exactly what the given range deletes do.
+//! 3. A slice ends once it holds `run_bytes`: the range deletes of a footer exceed that by at most
 //!    one fragment.
 //!
 //! Threads: as `apply.rs`.
@@ -34,7 +34,7 @@ use super::{
     node::{Bound, Node, Tier},
 };
 
-/// A range delete that the walk is inside; earlier parts have what is below `from`.
+/// A range delete that the walk is inside; earlier slices have what is below `from`.
 #[derive(Debug)]
 struct Open<'r> {
     from: Box<[u8]>,
@@ -47,26 +47,26 @@ impl Open<'_> {
     }
 }
 
-/// Writes the parts of a tier for a node.
+/// Writes the slices of a tier for a node.
 #[derive(Debug)]
-pub(super) struct PartWriter<'r> {
+pub(super) struct SliceWriter<'r> {
     node: &'r Node,
     ranges: &'r RangeDeletes,
     /// The first fragment of `ranges` that has not started.
     next: usize,
     open: Option<Open<'r>>,
     builder: RunBuilder,
-    /// Where the part being written starts.
+    /// Where the slice being written starts.
     lo: Bound,
     /// The end of the tier's range.
     hi: Bound,
-    /// The child that the walk is in, if parts also end between children once they are large enough
-    /// to hand down; `None` if they do not.
+    /// The child that the walk is in, if slices also end between children once they are large
+    /// enough to hand down; `None` if they do not.
     child: Option<usize>,
     tier: Tier,
 }
 
-impl<'r> PartWriter<'r> {
+impl<'r> SliceWriter<'r> {
     /// Creates a writer for a tier of `node` in [lo, hi), with these range deletes.
     pub fn new(
         job: &Job<'_>,
@@ -79,7 +79,7 @@ impl<'r> PartWriter<'r> {
         Self { node, ranges, next: 0, open, builder, lo, hi, child: None, tier }
     }
 
-    /// Makes parts also end between children.
+    /// Makes slices also end between children.
     pub fn cut_at_children(mut self) -> Self {
         self.child = Some(0);
         self
@@ -100,7 +100,7 @@ impl<'r> PartWriter<'r> {
         self.begin_ranges(job, None)?;
         self.end_range(None);
         let hi = self.hi.take();
-        self.end_part(job, hi)?;
+        self.end_slice(job, hi)?;
         Ok(self.tier)
     }
 
@@ -129,7 +129,7 @@ impl<'r> PartWriter<'r> {
         Ok(())
     }
 
-    /// Adds the open range delete to the part being written, if it ends at or below `key`; `None`:
+    /// Adds the open range delete to the slice being written, if it ends at or below `key`; `None`:
     /// in any case.
     fn end_range(&mut self, key: Option<&[u8]>) {
         if let Some(open) = self.open.take_if(|open| key.is_none_or(|key| open.to <= key)) {
@@ -137,7 +137,7 @@ impl<'r> PartWriter<'r> {
         }
     }
 
-    /// Ends the part being written before `key`, if it is large enough.
+    /// Ends the slice being written before `key`, if it is large enough.
     fn cut_if_full(&mut self, job: &mut Job<'_>, key: &[u8]) -> Result<()> {
         let shape = job.cx.shape;
         let crosses = self.crosses_to_child(key);
@@ -160,7 +160,7 @@ impl<'r> PartWriter<'r> {
                 self.open = None;
             }
         }
-        self.end_part(job, Some(key.into()))
+        self.end_slice(job, Some(key.into()))
     }
 
     /// True if the walk enters another child at `key`.
@@ -173,13 +173,13 @@ impl<'r> PartWriter<'r> {
         *child > before
     }
 
-    /// Ends the part being written at `hi`.
-    fn end_part(&mut self, job: &mut Job<'_>, hi: Bound) -> Result<()> {
+    /// Ends the slice being written at `hi`.
+    fn end_slice(&mut self, job: &mut Job<'_>, hi: Bound) -> Result<()> {
         let full = std::mem::replace(&mut self.builder, job.buffer_builder());
         let lo = std::mem::replace(&mut self.lo, hi.clone());
         if let Some(run) = full.finish()? {
             let run = job.handle(run);
-            self.tier.parts.extend(job.part_of(self.node, run, lo, hi)?);
+            self.tier.slices.extend(job.slice_of(self.node, run, lo, hi)?);
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
-//! Tests of tier cutting: the parts together hold exactly what was put in.
+//! Tests of tier cutting: the slices together hold exactly what was put in.
 
 use std::collections::BTreeMap;
 
 use super::{
     super::{
-        node::{Child, Part, RunHandle},
+        node::{Child, RunHandle, RunSlice},
         tests::{batch, context, key, tiny},
         *,
     },
@@ -17,7 +17,7 @@ use crate::{
     types::{Lineage, VersionNumber},
 };
 
-/// Bytes at which a part ends.
+/// Bytes at which a slice ends.
 const RUN_BYTES: u64 = 300;
 
 fn toss(random: &mut u64, end: u64) -> u64 {
@@ -39,8 +39,8 @@ fn node(children: u64) -> Node {
 type Rows = BTreeMap<Vec<u8>, (Tag, Vec<u8>)>;
 type Ranges = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Writes the parts of a tier of a node, and fails if anything about them is wrong.
-fn check_parts(cx: &TreeContext, children: u64, rows: &Rows, given: &Ranges) -> Vec<Part> {
+/// Writes the slices of a tier of a node, and fails if anything about them is wrong.
+fn check_slices(cx: &TreeContext, children: u64, rows: &Rows, given: &Ranges) -> Vec<RunSlice> {
     let progress = AtomicU64::new(0);
     let traits = TreeTraits {
         lineage: Lineage(1),
@@ -51,20 +51,24 @@ fn check_parts(cx: &TreeContext, children: u64, rows: &Rows, given: &Ranges) -> 
     let mut job = Job::new(cx, traits, VersionNumber(2), 16, &progress);
     let mut top = node(children);
     let tier = job.build_tier(&top, batch(rows.clone(), given.clone())).unwrap();
-    let parts = tier.parts.clone();
+    let slices = tier.slices.clone();
     top.tiers.push(tier);
     assert_eq!(top.flaw(), None);
     let (mut found_rows, mut found_ranges) = (Rows::new(), Ranges::new());
     let longest = given.iter().map(|(from, to)| RangeDeletes::fragment_bytes(from, to)).max();
-    for part in &parts {
+    for slice in &slices {
         let within = |from: &[u8], to: &[u8]| {
-            part.lo.as_deref().is_none_or(|lo| lo <= from)
-                && part.hi.as_deref().is_none_or(|hi| to <= hi)
+            slice.lo.as_deref().is_none_or(|lo| lo <= from)
+                && slice.hi.as_deref().is_none_or(|hi| to <= hi)
         };
-        let run = part.run.open(cx).unwrap().clone();
+        let run = slice.run.open(cx).unwrap().clone();
         let mut bytes = 0;
         for (from, to) in run.range_deletes().iter() {
-            assert!(within(from, to), "{from:?} to {to:?} lies beyond {:?}", (&part.lo, &part.hi));
+            assert!(
+                within(from, to),
+                "{from:?} to {to:?} lies beyond {:?}",
+                (&slice.lo, &slice.hi)
+            );
             bytes += RangeDeletes::fragment_bytes(from, to);
             found_ranges.push((from.to_vec(), to.to_vec()));
         }
@@ -73,13 +77,13 @@ fn check_parts(cx: &TreeContext, children: u64, rows: &Rows, given: &Ranges) -> 
         let mut cursor = RunCursor::bulk(run.clone());
         cursor.seek_first().unwrap();
         while let Some(entry) = EntrySource::entry(&cursor) {
-            assert!(within(entry.key, entry.key), "an entry lies beyond its part");
+            assert!(within(entry.key, entry.key), "an entry lies beyond its slice");
             found_rows.insert(entry.key.to_vec(), (entry.tag, entry.payload.to_vec()));
             cursor.advance().unwrap();
         }
-        for (c, &live) in part.live.iter().enumerate() {
+        for (c, &live) in slice.live.iter().enumerate() {
             let (lo, hi) = top.child_range(c);
-            let (lo, hi) = clip((lo, hi), (part.lo.as_deref(), part.hi.as_deref()));
+            let (lo, hi) = clip((lo, hi), (slice.lo.as_deref(), slice.hi.as_deref()));
             let some = run.range_deletes().meets(lo, hi) || run.bytes_between(lo, hi) > 0;
             let is_empty = lo.zip(hi).is_some_and(|(lo, hi)| lo >= hi);
             assert_eq!(live > 0, some && !is_empty, "child {c}");
@@ -88,11 +92,11 @@ fn check_parts(cx: &TreeContext, children: u64, rows: &Rows, given: &Ranges) -> 
     assert_eq!(&found_rows, rows);
     let [found, given] = [found_ranges, given.clone()].map(RangeDeletes::union);
     assert_eq!(found, given, "together they delete what was given");
-    parts
+    slices
 }
 
 /// Rule: I26. Rows and range deletes at random: few and many, short ones and some that span many
-/// parts.
+/// slices.
 #[test]
 pub(crate) fn parts_hold_the_rows_of_their_range_and_at_most_one_run() {
     let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 200, ..tiny() });
@@ -108,7 +112,7 @@ pub(crate) fn parts_hold_the_rows_of_their_range_and_at_most_one_run() {
             let length = if toss(&mut random, 10) == 0 { 150 } else { 4 };
             (key(from), key(from + 1 + toss(&mut random, length)))
         });
-        check_parts(&cx, 1 + seed % 4, &rows, &ranges.collect());
+        check_slices(&cx, 1 + seed % 4, &rows, &ranges.collect());
     }
 }
 
@@ -117,18 +121,18 @@ pub(crate) fn parts_hold_the_rows_of_their_range_and_at_most_one_run() {
 fn range_deletes_without_rows_are_cut() {
     let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 1 << 20, ..tiny() });
     let ranges: Ranges = (0..120).map(|n| (key(3 * n), key(3 * n + 2))).collect();
-    let parts = check_parts(&cx, 3, &Rows::new(), &ranges);
-    assert!((15..=25).contains(&parts.len()), "{} parts", parts.len());
+    let slices = check_slices(&cx, 3, &Rows::new(), &ranges);
+    assert!((15..=25).contains(&slices.len()), "{} slices", slices.len());
 }
 
-/// One range delete over many rows: each part has the piece of it that lies in its range.
+/// One range delete over many rows: each slice has the piece of it that lies in its range.
 #[test]
 pub(crate) fn a_range_delete_continues_in_each_part_it_covers() {
     let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 1 << 20, ..tiny() });
     let rows: Rows = (0..100).map(|n| (key(4 * n + 2), (Tag::PUT, vec![b'v'; 20]))).collect();
-    let parts = check_parts(&cx, 4, &rows, &vec![(key(1), key(500))]);
-    assert!(parts.len() > 5);
-    for part in &parts {
-        assert_eq!(part.run.open(&cx).unwrap().range_deletes().len(), 1);
+    let slices = check_slices(&cx, 4, &rows, &vec![(key(1), key(500))]);
+    assert!(slices.len() > 5);
+    for slice in &slices {
+        assert_eq!(slice.run.open(&cx).unwrap().range_deletes().len(), 1);
     }
 }

@@ -11,12 +11,12 @@
 //!    changing may have no children: it cannot be sealed (`piece.rs`).
 //! 2. Children of a level-1 node are leaf runs; children of higher nodes are nodes one level lower.
 //! 3. Tiers are ordered newest first, and a tier is newer than everything below the node
-//!    (Rule: I1). The parts of one tier are disjoint and ascend.
-//! 4. `live[c]` of a part is an upper estimate of the bytes it still holds for child `c`, and is 0
+//!    (Rule: I1). The slices of one tier are disjoint and ascend.
+//! 4. `live[c]` of a slice is an upper estimate of the bytes it still holds for child `c`, and is 0
 //!    if and only if nothing of it is live there: entries that were handed down no longer exist for
 //!    the child.
-//! 5. A part's keys are read only inside `[lo, hi)` of the part and of the child. The ends of the
-//!    node's own range are known only to its parts: a part that reaches beyond them is clipped.
+//! 5. A slice's keys are read only inside `[lo, hi)` of the slice and of the child. The ends of the
+//!    node's own range are known only to its slices: a slice that reaches beyond them is clipped.
 //!
 //! Threads: sealed nodes are read by all, without latches.
 
@@ -87,9 +87,9 @@ pub(crate) struct RunHandle {
     link: OnceLock<Link>,
     /// Set while the run is open; `run_cache.rs` closes it.
     run: ArcSwapOption<Run>,
-    /// True if it was opened since the clock hand last passed.
+    /// True if it was used (`open`) since the clock hand last passed.
     used: AtomicBool,
-    /// (node, part) and (node, leaf) references in the newest version (Rule: I21).
+    /// (node, slice) and (node, leaf) references in the newest version (Rule: I21).
     refs: AtomicU32,
     /// The references in the version that the last checkpoint fixed.
     refs_durable: AtomicU32,
@@ -119,9 +119,9 @@ impl std::ops::Deref for OpenRun {
 
 /// A run slice: one run, or a stretch of one, waiting in a node's buffer.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct RunSlice {
     pub run: Arc<RunHandle>,
-    /// First key that counts; set when the part was handed down from a parent.
+    /// First key that counts; set when the slice was handed down from a parent.
     pub lo: Bound,
     /// First key that does not count any more.
     pub hi: Bound,
@@ -132,7 +132,7 @@ pub(crate) struct Part {
 /// Parts of one age.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tier {
-    pub parts: Vec<Part>,
+    pub slices: Vec<RunSlice>,
 }
 
 /// An inner node.
@@ -435,9 +435,9 @@ impl Drop for RunHandle {
 
 /// A run of which less than half is live is rewritten (Rule: I21). See
 /// docs/design/005-leaf-flushes-and-tiers.md.
-const SPARSE_PART: u64 = 2;
+const SPARSE_DIVISOR: u64 = 2;
 
-impl Part {
+impl RunSlice {
     /// Bytes live for all children.
     pub fn live_bytes(&self) -> u64 {
         self.live.iter().map(|&bytes| u64::from(bytes)).sum()
@@ -448,25 +448,25 @@ impl Part {
     /// one of another lineage: its extent would stay anyway (Rule: I19).
     pub fn is_sparse(&self, lineage: Lineage) -> bool {
         let live = self.live_bytes() * u64::from(self.run.refs().max(1));
-        live * SPARSE_PART < self.run.meta.bytes
+        live * SPARSE_DIVISOR < self.run.meta.bytes
             && self.run.lineage == lineage
             && !self.run.is_marked()
     }
 }
 
 impl Tier {
-    /// Bytes live in all parts.
+    /// Bytes live in all slices.
     pub fn live_bytes(&self) -> u64 {
-        self.parts.iter().map(Part::live_bytes).sum()
+        self.slices.iter().map(RunSlice::live_bytes).sum()
     }
 
-    /// The part that covers `key`, if any.
-    pub fn part_for(&self, key: &[u8]) -> Option<&Part> {
-        // First part whose lower bound is above the key; the one before it may cover the key.
+    /// The slice that covers `key`, if any.
+    pub fn slice_for(&self, key: &[u8]) -> Option<&RunSlice> {
+        // First slice whose lower bound is above the key; the one before it may cover the key.
         let after =
-            self.parts.partition_point(|part| part.lo.as_deref().is_none_or(|lo| lo <= key));
-        let part = self.parts.get(after.checked_sub(1)?)?;
-        part.hi.as_deref().is_none_or(|hi| key < hi).then_some(part)
+            self.slices.partition_point(|slice| slice.lo.as_deref().is_none_or(|lo| lo <= key));
+        let slice = self.slices.get(after.checked_sub(1)?)?;
+        slice.hi.as_deref().is_none_or(|hi| key < hi).then_some(slice)
     }
 }
 
@@ -484,37 +484,37 @@ impl Node {
 
     /// Bytes that wait for child `c`.
     pub fn pending_bytes(&self, c: usize) -> u64 {
-        let parts = self.tiers.iter().flat_map(|tier| &tier.parts);
-        parts.map(|part| u64::from(part.live.get(c).copied().unwrap_or(0))).sum()
+        let slices = self.tiers.iter().flat_map(|tier| &tier.slices);
+        slices.map(|slice| u64::from(slice.live.get(c).copied().unwrap_or(0))).sum()
     }
 
     /// Bytes that wait for each child.
     pub fn pending_by_child(&self) -> Vec<u64> {
         let mut pending = vec![0u64; self.children.len()];
-        for part in self.tiers.iter().flat_map(|tier| &tier.parts) {
-            for (sum, &bytes) in pending.iter_mut().zip(&part.live) {
+        for slice in self.tiers.iter().flat_map(|tier| &tier.slices) {
+            for (sum, &bytes) in pending.iter_mut().zip(&slice.live) {
                 *sum += u64::from(bytes);
             }
         }
         pending
     }
 
-    /// Every run reference of this node: parts and leaves.
+    /// Every run reference of this node: slices and leaves.
     pub fn run_refs(&self) -> impl Iterator<Item = &Arc<RunHandle>> {
-        let parts = self.tiers.iter().flat_map(|tier| &tier.parts).map(|part| &part.run);
+        let slices = self.tiers.iter().flat_map(|tier| &tier.slices).map(|slice| &slice.run);
         let leaves = self.children.iter().filter_map(|child| match child {
             Child::Leaf(run) => Some(run),
             Child::Node(_) => None,
         });
-        parts.chain(leaves)
+        slices.chain(leaves)
     }
 
-    /// Drops parts that have nothing live, and tiers without parts.
+    /// Drops slices that have nothing live, and tiers without slices.
     pub fn drop_consumed(&mut self) {
         for tier in &mut self.tiers {
-            tier.parts.retain(|part| part.live.iter().any(|&bytes| bytes > 0));
+            tier.slices.retain(|slice| slice.live.iter().any(|&bytes| bytes > 0));
         }
-        self.tiers.retain(|tier| !tier.parts.is_empty());
+        self.tiers.retain(|tier| !tier.slices.is_empty());
     }
 
     /// Replaces child `c` by `children`, separated by `pivots`; nothing may wait for `c`.
@@ -524,8 +524,8 @@ impl Node {
         debug_assert_eq!(self.pending_bytes(c), 0, "all that waits moves first (Rule: I1)");
         let count = children.len();
         assert!(if count > 0 { count == pivots.len() + 1 } else { self.children.len() == 1 });
-        for part in self.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
-            part.live.splice(c..=c, std::iter::repeat_n(0, count));
+        for slice in self.tiers.iter_mut().flat_map(|tier| &mut tier.slices) {
+            slice.live.splice(c..=c, std::iter::repeat_n(0, count));
         }
         self.children.splice(c..=c, children);
         self.pivots.splice(c..c, pivots);
@@ -535,8 +535,8 @@ impl Node {
     /// consumed for one of them would become live again under the other.
     pub fn absorb_right(&mut self, c: usize) {
         debug_assert_eq!(self.pending_bytes(c) + self.pending_bytes(c + 1), 0);
-        for part in self.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
-            part.live.remove(c + 1);
+        for slice in self.tiers.iter_mut().flat_map(|tier| &mut tier.slices) {
+            slice.live.remove(c + 1);
         }
         self.children.remove(c + 1);
         self.pivots.remove(c);
@@ -553,20 +553,20 @@ impl Node {
 
     /// Describes the first of invariants 1 to 4 that does not hold, if any.
     pub fn flaw(&self) -> Option<&'static str> {
-        let parts = || self.tiers.iter().flat_map(|tier| &tier.parts);
+        let slices = || self.tiers.iter().flat_map(|tier| &tier.slices);
         let one_pivot_less = self.pivots.len() + 1 == self.children.len();
         let ascend = self.pivots.windows(2).all(|pair| pair[0] < pair[1]);
         let one_level_lower = self.children.iter().all(|child| match child {
             Child::Leaf(_) => self.level == 1,
             Child::Node(child) => u16::from(child.level) + 1 == u16::from(self.level),
         });
-        let one_live_a_child = parts().all(|part| part.live.len() == self.children.len());
-        let not_empty = parts().all(|part| match (&part.lo, &part.hi) {
+        let one_live_a_child = slices().all(|slice| slice.live.len() == self.children.len());
+        let not_empty = slices().all(|slice| match (&slice.lo, &slice.hi) {
             (Some(lo), Some(hi)) => lo < hi,
             _ => true,
         });
         let disjoint = self.tiers.iter().all(|tier| {
-            tier.parts.windows(2).all(|pair| match (&pair[0].hi, &pair[1].lo) {
+            tier.slices.windows(2).all(|pair| match (&pair[0].hi, &pair[1].lo) {
                 (Some(hi), Some(lo)) => hi <= lo,
                 _ => false,
             })
@@ -576,9 +576,9 @@ impl Node {
             (one_pivot_less, "its children are not one more than its pivots"),
             (ascend, "its pivots do not ascend"),
             (one_level_lower, "its children are not of the level below its own"),
-            (one_live_a_child, "a part has not one live count for each child"),
-            (not_empty, "the range of a part is empty"),
-            (disjoint, "the parts of a tier overlap or do not ascend"),
+            (one_live_a_child, "a slice has not one live count for each child"),
+            (not_empty, "the range of a slice is empty"),
+            (disjoint, "the slices of a tier overlap or do not ascend"),
         ];
         rules.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
     }

@@ -12,9 +12,9 @@ fn leaf() -> Child {
     Child::Leaf(RunHandle::placeholder(LINE, VersionNumber(1)))
 }
 
-fn part(lo: &str, hi: &str, live: &[u32]) -> Part {
+fn slice(lo: &str, hi: &str, live: &[u32]) -> RunSlice {
     let run = RunHandle::placeholder(LINE, VersionNumber(1));
-    Part { run, lo: bound(lo), hi: bound(hi), live: live.to_vec() }
+    RunSlice { run, lo: bound(lo), hi: bound(hi), live: live.to_vec() }
 }
 
 /// Children `..d`, `d..m`, `m..`.
@@ -24,8 +24,8 @@ fn node() -> Node {
         pivots: vec![b"d".as_slice().into(), b"m".as_slice().into()],
         children: vec![leaf(), leaf(), leaf()],
         tiers: vec![
-            Tier { parts: vec![part("", "f", &[5, 1, 0]), part("f", "", &[0, 2, 9])] },
-            Tier { parts: vec![part("", "", &[0, 0, 4])] },
+            Tier { slices: vec![slice("", "f", &[5, 1, 0]), slice("f", "", &[0, 2, 9])] },
+            Tier { slices: vec![slice("", "", &[0, 0, 4])] },
         ],
     }
 }
@@ -46,10 +46,10 @@ fn a_key_is_searched_in_the_child_whose_range_contains_it() {
 
 /// Invariant 3.
 #[test]
-fn a_tier_has_at_most_one_part_for_a_key() {
+fn a_tier_has_at_most_one_slice_for_a_key() {
     let tier =
-        Tier { parts: vec![part("b", "d", &[1]), part("d", "f", &[2]), part("h", "", &[3])] };
-    let live = |key: &str| tier.part_for(key.as_bytes()).map(|part| part.live[0]);
+        Tier { slices: vec![slice("b", "d", &[1]), slice("d", "f", &[2]), slice("h", "", &[3])] };
+    let live = |key: &str| tier.slice_for(key.as_bytes()).map(|slice| slice.live[0]);
     let expected = [
         ("a", None),
         ("b", Some(1)),
@@ -60,8 +60,8 @@ fn a_tier_has_at_most_one_part_for_a_key() {
         ("h", Some(3)),
         ("z", Some(3)),
     ];
-    for (key, part) in expected {
-        assert_eq!(live(key), part, "{key}");
+    for (key, slice) in expected {
+        assert_eq!(live(key), slice, "{key}");
     }
 }
 
@@ -78,8 +78,8 @@ fn pending_bytes_are_summed_by_child() {
 #[test]
 fn replacing_children_keeps_pending_entries_of_the_others() {
     let mut node = node();
-    for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
-        part.live[1] = 0;
+    for slice in node.tiers.iter_mut().flat_map(|tier| &mut tier.slices) {
+        slice.live[1] = 0;
     }
     let pivots = vec![b"f".as_slice().into(), b"h".as_slice().into()];
     node.replace_child(1, vec![leaf(), leaf(), leaf()], pivots);
@@ -90,12 +90,12 @@ fn replacing_children_keeps_pending_entries_of_the_others() {
     assert_eq!(node.flaw(), None);
     assert_eq!(node.child_range(1), (Some(&b"d"[..]), Some(&b"h"[..])));
     assert_eq!(node.pending_by_child(), [5, 0, 0, 13]);
-    for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
-        part.live[3] = 0;
+    for slice in node.tiers.iter_mut().flat_map(|tier| &mut tier.slices) {
+        slice.live[3] = 0;
     }
     node.drop_consumed();
     assert_eq!(node.tiers.len(), 1, "a tier of which nothing is live is gone");
-    assert_eq!(node.tiers[0].parts.len(), 1);
+    assert_eq!(node.tiers[0].slices.len(), 1);
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn each_broken_invariant_is_reported() {
         (|node| drop(node.children.pop()), "one more"),
         (|node| node.pivots.swap(0, 1), "ascend"),
         (|node| node.level = 2, "level below"),
-        (|node| node.tiers[1].parts[0].live.truncate(2), "live count"),
-        (|node| node.tiers[1].parts[0] = part("m", "c", &[0, 0, 1]), "empty"),
-        (|node| node.tiers[0].parts.swap(0, 1), "overlap"),
+        (|node| node.tiers[1].slices[0].live.truncate(2), "live count"),
+        (|node| node.tiers[1].slices[0] = slice("m", "c", &[0, 0, 1]), "empty"),
+        (|node| node.tiers[0].slices.swap(0, 1), "overlap"),
     ];
     assert_eq!(node().flaw(), None);
     for (harm, word) in broken {

@@ -280,8 +280,8 @@ impl House {
         };
         while let Some(node) = nodes.pop() {
             let node = node.load(&self.cx).unwrap();
-            let parts = node.tiers.iter().flat_map(|tier| &tier.parts);
-            runs.extend(parts.map(|part| part.run.open(&self.cx).unwrap().clone()));
+            let slices = node.tiers.iter().flat_map(|tier| &tier.slices);
+            runs.extend(slices.map(|slice| slice.run.open(&self.cx).unwrap().clone()));
             nodes.extend(node.children.iter().filter_map(|child| match child {
                 Child::Node(child) => Some(child.clone()),
                 Child::Leaf(_) => None,
@@ -405,11 +405,11 @@ fn mostly_consumed_runs_are_rewritten() {
         assert!(house.depth() <= 1, "runs are shared by no nodes");
         let Root::Node(node) = &house.root.root else { continue };
         let node = node.load(&house.cx).unwrap();
-        let parts = || node.tiers.iter().flat_map(|tier| &tier.parts);
-        let stays = |run: &&Arc<RunHandle>| parts().any(|part| Arc::ptr_eq(&part.run, run));
+        let slices = || node.tiers.iter().flat_map(|tier| &tier.slices);
+        let stays = |run: &&Arc<RunHandle>| slices().any(|slice| Arc::ptr_eq(&slice.run, run));
         assert!(sparse.iter().find(stays).is_none(), "round {round}: they were to be written anew");
-        let little = parts().filter(|part| 2 * part.live_bytes() < part.run.meta.bytes);
-        sparse = little.map(|part| part.run.clone()).collect();
+        let little = slices().filter(|slice| 2 * slice.live_bytes() < slice.run.meta.bytes);
+        sparse = little.map(|slice| slice.run.clone()).collect();
         met += sparse.len();
     }
     assert!(met > 0, "some were handed down in part");

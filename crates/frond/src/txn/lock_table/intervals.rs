@@ -133,7 +133,7 @@ impl Default for Intervals {
 }
 
 /// The priority of a place: places are reused, but no order of calls selects them by key.
-fn throw(place: u32) -> u32 {
+fn priority_of(place: u32) -> u32 {
     let mixed =
         u64::from(place).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ mixed >> 31).wrapping_mul(0x94d0_49bb_1331_11eb) as u32 ^ (mixed >> 32) as u32
@@ -357,7 +357,7 @@ impl Intervals {
         if right == NONE {
             return left;
         }
-        if throw(left) >= throw(right) {
+        if priority_of(left) >= priority_of(right) {
             let below = self.nodes[left as usize].right;
             self.nodes[left as usize].right = self.merge(below, right);
             self.pull(left);

@@ -41,8 +41,8 @@ pub struct LockSet {
     pub(super) spilled: Option<Arc<dyn HoldsRows>>,
 }
 
-/// A moment in the life of a lock set, from which on newly taken locks are known. By default its
-/// start.
+/// A moment in the life of a lock set, to tell which locks were taken after it. The default is the
+/// start of the set.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LockMark(pub(super) usize);
 

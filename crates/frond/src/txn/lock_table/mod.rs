@@ -141,7 +141,7 @@ pub trait Hooks: Send + Sync + fmt::Debug {
     }
 
     /// Returns false if the order of the two is settled elsewhere: then an insert of one may pass
-    /// gap locks of the other. Must return the same for the same two as long as both last.
+    /// gap locks of the other. Must give the same answer for the same two while both exist.
     fn needs_order(&self, _inserter: &LockParty, _holder: &LockParty) -> bool {
         true
     }

@@ -24,7 +24,7 @@ use crate::TreeId;
 pub struct RowEntry {
     /// The tree.
     pub tree: TreeId,
-    /// `LockHash::of_row`.
+    /// 128-bit hash of the key, by `LockHash::of_row`.
     pub key_hash: u128,
     /// The mode.
     pub mode: RowMode,

@@ -4,7 +4,7 @@
 //! 1. Holders are ordered by number, each once; any two are compatible.
 //! 2. A waiter waits for some other: for a conflicting holder, or for a conflicting waiter before
 //!    it. A request that waits for none is granted at once, so the edges of
-//!    [`closure`](Queue::closure) are all reasons of all waits, and no cycle is hidden.
+//!    [`closure`](Queue::closure) are all the reasons for all waits, and no cycle is hidden.
 //! 3. A holder that waits for an upgrade comes before waiters that hold nothing, and after other
 //!    upgraders: the others could not pass it anyway.
 //!

@@ -61,7 +61,8 @@ impl LockTable {
         self.lock_unwritten(locks, HashedKey::new(tree, key), mode, wait_policy)
     }
 
-    /// Like [`lock_row`](Self::lock_row), for a row of which the transaction has spilled no write.
+    /// Locks a row of which the transaction has spilled no write; otherwise like
+    /// [`lock_row`](Self::lock_row).
     pub fn lock_unwritten(
         &self,
         locks: &mut LockSet,

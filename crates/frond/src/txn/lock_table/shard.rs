@@ -32,7 +32,8 @@ const SPREAD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 impl LockHash {
     /// The hash of a row. The tree is mixed in after hashing, not as the seed: for keys of up to
-    /// eight bytes the seed is added before mixing, so `p8` of one tree would be `n6` of another.
+    /// eight bytes the seed is added before mixing, so the key `p8` of one tree would have the hash
+    /// of `n6` of another.
     pub fn of_row(tree: TreeId, key: &[u8]) -> Self {
         let spread = SPREAD.wrapping_mul(u128::from(tree.0) + 1);
         Self(xxhash_rust::xxh3::xxh3_128(key) ^ spread)

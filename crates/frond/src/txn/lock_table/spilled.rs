@@ -256,8 +256,8 @@ impl LockTable {
     }
 
     /// True if the set itself answers for the row, and so holds it. An unknown answer does not
-    /// suffice: after a failed read, the transaction once took a row for its own that another held
-    /// in the table, and both continued.
+    /// suffice: after a failed read, the transaction would take for its own a row that another
+    /// transaction holds in the table, and both would continue.
     #[inline]
     pub(super) fn is_spilled_own(&self, locks: &LockSet, tree: TreeId, key: &[u8]) -> bool {
         let Some(rows) = &locks.spilled else { return false };

@@ -11,7 +11,7 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Number of locks. With a hundred committers of ten keys each, one in four meets another.
+/// Number of locks. With a hundred committers of ten keys each, one key in four meets another.
 const LOCKS: usize = if cfg!(shuttle) { 2 } else { 4096 };
 
 #[derive(Debug)]

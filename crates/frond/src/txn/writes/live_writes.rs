@@ -140,8 +140,8 @@ impl LiveWrites {
         self.pending(tree, (from, to), Direction::Forward, found).0
     }
 
-    /// Like [`pending_key`](Self::pending_key), from either end; also returns the pieces as of that
-    /// moment.
+    /// Finds an unpublished key like [`pending_key`](Self::pending_key), from either end; also
+    /// returns the pieces as of that moment.
     pub(crate) fn pending(
         &self,
         tree: TreeId,

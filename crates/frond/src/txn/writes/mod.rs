@@ -145,8 +145,8 @@ impl TxnWrites {
         self.append(key, Tag::PUT, &[value], true, rows)
     }
 
-    /// Like [`put`](Self::put), or [`insert`](Self::insert) if `is_absent`, for a value that was
-    /// written as a blob.
+    /// Sets a value that was written as a blob; otherwise like [`put`](Self::put), or like
+    /// [`insert`](Self::insert) if `is_absent`.
     pub fn put_blob(
         &mut self,
         key: HashedKey<'_>,

@@ -213,7 +213,7 @@ impl NamedVersion {
     /// to that (invariant 3).
     pub fn listed(&self, written: VersionNumber) -> NamedSnapshot {
         let durable = self.durable.get();
-        assert!(durable.is_some() || written == self.publish, "branches.rs invariant 3");
+        assert!(durable.is_some() || written == self.publish, "branches/mod.rs invariant 3");
         durable.cloned().unwrap_or_else(|| self.own())
     }
 }

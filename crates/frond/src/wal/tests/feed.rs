@@ -90,7 +90,7 @@ fn a_feed_that_is_too_slow_or_too_late_loses_its_position() {
     assert_eq!(poll(&mut caught_up, &log).unwrap(), [301]);
 }
 
-/// A log without a commit either waits for the wanted one, or had it and gave it up.
+/// A log without a commit either waits for the wanted one, or had it and was trimmed past it.
 #[test]
 fn an_empty_log_distinguishes_lost_from_future_positions() {
     let (_, log) = lazy_log();

@@ -319,8 +319,8 @@ fn a_log_becomes_idle_on_a_full_disk() {
     assert!(found == written);
 }
 
-/// Small commits, each a longer time after the one before than it takes a log to become idle: a
-/// segment that was made is kept until it is used.
+/// Small commits at intervals longer than a log takes to become idle: a segment that was made is
+/// kept until it is used.
 #[test]
 fn infrequent_commits_do_not_create_unused_segments() {
     let mut load = Load::new();

@@ -63,7 +63,8 @@ impl Served {
 struct Image {
     file: File,
     size: u64,
-    /// Whether a flush syncs the backing file; otherwise it only takes its time.
+    /// Whether a flush syncs the backing file; otherwise it only lasts as long as the throttle
+    /// says.
     syncs: bool,
     start: Instant,
     served: Arc<Served>,

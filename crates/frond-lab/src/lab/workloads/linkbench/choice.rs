@@ -24,7 +24,7 @@ const CONTINUES: f64 = 0.003;
 /// Shares of link requests whose ids are independent of degrees.
 const UNCORRELATED: f64 = 0.995;
 const UNCORRELATED_STRICT: f64 = 0.95;
-/// Shares of the requested links that exist; the ranges of `id2` are chosen for them.
+/// Shares of the requested links that exist. The ranges of `id2` are chosen to give these shares.
 const EXIST_ADD: f64 = 0.05;
 const EXIST_GET: f64 = 0.5;
 const EXIST_CHANGE: f64 = 0.9;

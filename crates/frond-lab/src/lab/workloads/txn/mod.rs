@@ -71,8 +71,8 @@ const ROWS_PER_COMMIT: u64 = 1_000;
 /// Largest number of clients that write while a snapshot is held: enough to keep two processors
 /// busy.
 const WRITERS: u64 = 2;
-/// Factor by which the step before that is longer than others: memory that a snapshot holds takes
-/// time to grow.
+/// Factor by which `alone`, the step before a snapshot is held, is longer than others: memory that
+/// a snapshot holds takes time to grow.
 const ALONE_TIMES: f64 = 4.0;
 /// Number of rows that are checked in the snapshot at the end.
 const ROWS_CHECKED: u64 = 10_000;

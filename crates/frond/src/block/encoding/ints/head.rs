@@ -33,7 +33,7 @@ pub fn cut_unsigned(rest: &mut &[u8], bytes: u32) -> Option<u64> {
     Some(value)
 }
 
-/// Cuts a signed number off in the same way.
+/// Cuts a signed number of `bytes` bytes off the front of `rest`, as [`cut_unsigned`] does.
 #[inline]
 pub fn cut_signed(rest: &mut &[u8], bytes: u32) -> Option<i64> {
     let value = cut_unsigned(rest, bytes)?;

@@ -30,7 +30,7 @@ const SAMPLES: usize = 32;
 /// A column with a single outlier value, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleOutlier<'a> {
-    lone: u64,
+    outlier: u64,
     base: u64,
     codes: Codes<'a>,
 }
@@ -42,9 +42,9 @@ impl<'a> IntColumn<'a> for SingleOutlier<'a> {
     fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, width, lengths, ..] = **rest else { return None };
         *rest = rest.get(HEAD_BYTES..)?;
-        let lone = cut_unsigned(rest, (lengths & 15).into())?;
+        let outlier = cut_unsigned(rest, (lengths & 15).into())?;
         let base = cut_unsigned(rest, (lengths >> 4).into())?;
-        Some(Self { lone, base, codes: Codes::cut(rest, width.into(), rows)? })
+        Some(Self { outlier, base, codes: Codes::cut(rest, width.into(), rows)? })
     }
 
     // Always succeeds: any codes are valid.
@@ -66,14 +66,14 @@ impl<'a> IntColumn<'a> for SingleOutlier<'a> {
 impl SingleOutlier<'_> {
     #[inline]
     fn value(&self, code: u64) -> u64 {
-        if code == 0 { self.lone } else { self.base.wrapping_add(code) }
+        if code == 0 { self.outlier } else { self.base.wrapping_add(code) }
     }
 }
 
 /// A plan to encode values as a single-outlier column.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    lone: u64,
+    outlier: u64,
     base: u64,
     width: u32,
 }
@@ -96,9 +96,9 @@ impl IntPlan for Plan {
             above_min = above_min.min(if value == min { max } else { value });
             below_max = below_max.max(if value == max { min } else { value });
         }
-        let plan = |lone, least: u64, most: u64| {
+        let plan = |outlier, least: u64, most: u64| {
             let base = least.wrapping_sub(1);
-            Self { lone, base, width: width_of(most.wrapping_sub(base)) }
+            Self { outlier, base, width: width_of(most.wrapping_sub(base)) }
         };
         let (low, high) = (plan(min, above_min, max), plan(max, min, below_max));
         let plan = if high.width < low.width { high } else { low };
@@ -108,21 +108,21 @@ impl IntPlan for Plan {
     }
 
     fn bytes(&self, rows: usize) -> usize {
-        let head = unsigned_bytes(self.lone) + unsigned_bytes(self.base);
+        let head = unsigned_bytes(self.outlier) + unsigned_bytes(self.base);
         HEAD_BYTES + head as usize + packed_bytes(rows, self.width)
     }
 
     fn write(&self, values: &[u64], _: &mut Scratch, out: &mut Vec<u8>) {
-        let Self { lone, base, width } = *self;
-        let (lone_bytes, base_bytes) = (unsigned_bytes(lone), unsigned_bytes(base));
+        let Self { outlier, base, width } = *self;
+        let (outlier_bytes, base_bytes) = (unsigned_bytes(outlier), unsigned_bytes(base));
         out.extend_from_slice(&[
             tag::SINGLE_OUTLIER,
             width as u8,
-            (lone_bytes | base_bytes << 4) as u8,
+            (outlier_bytes | base_bytes << 4) as u8,
         ]);
-        put_low(lone, lone_bytes, out);
+        put_low(outlier, outlier_bytes, out);
         put_low(base, base_bytes, out);
-        let code = |&value: &u64| if value == lone { 0 } else { value.wrapping_sub(base) };
+        let code = |&value: &u64| if value == outlier { 0 } else { value.wrapping_sub(base) };
         pack(values.iter().map(code), width, out);
     }
 }

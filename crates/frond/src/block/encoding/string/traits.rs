@@ -6,8 +6,8 @@ use std::{cmp::Ordering, ops::Range};
 use super::{shape::Apart, strings::Strings};
 use crate::block::BadBlock;
 
-/// A stored column of one encoding, parsed. Rows that are asked for exist, in ranges; a single row
-/// that does not exist is an error.
+/// A stored column of one encoding, parsed. Callers pass only ranges of rows that exist; a single
+/// row that does not exist is an error.
 pub(super) trait StringColumn {
     /// Checks that every row has its string, in its only representation, and that all together
     /// have at most `bytes_max` bytes where this does not follow from the column's own length.

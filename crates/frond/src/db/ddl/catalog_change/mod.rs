@@ -264,7 +264,7 @@ impl CatalogChange<'_> {
         Ok(())
     }
 
-    /// Makes a tree be born with this change: older snapshots get an error (Rule: I43).
+    /// Sets a tree's birth to this change: older snapshots get an error (Rule: I43).
     pub fn begin(&mut self, id: TreeId) -> Result<()> {
         let birth = self.db.shared.engine.sequencer.visible().next();
         self.record(id)?.birth = birth;

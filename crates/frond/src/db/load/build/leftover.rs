@@ -23,7 +23,7 @@ impl Db {
                 continue;
             }
             let tree = Tree::new(self.shared.clone(), entry);
-            match self.lock_tree(&tree, ExclusiveWait::Not) {
+            match self.lock_tree(&tree, ExclusiveWait::NoWait) {
                 Ok(locked) => {
                     alone.push(locked);
                     gone.push(tree);

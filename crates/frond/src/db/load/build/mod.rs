@@ -110,8 +110,9 @@ struct Locked {
 }
 
 impl Db {
-    /// Starts to build indexes of a tree that has rows, while others write it: trees with these
-    /// names, whose entries the program computes. A tree can have one build at a time.
+    /// Starts to build indexes of a tree that has rows, while others write it. The indexes are
+    /// trees with these names, whose entries the program computes. A tree can have one build at a
+    /// time.
     ///
     /// Writers, transactions and batches alike, need not know of the build, and do not wait for it
     /// until [`lock`](IndexBuild::lock). The keys of the rows that they write are kept in a queue,
@@ -259,9 +260,10 @@ impl Db {
 
 impl IndexBuild {
     /// Makes the build cancellable: an interrupt from another thread ends the call in progress and
-    /// each later one with `Interrupted`, until it is cleared. Before the first call and between
-    /// rounds and their rows nothing is lost: after [`Interrupter::clear`] the build goes on. If it
-    /// interrupts [`add`](Self::add), or the base while that is being finished, the build fails.
+    /// each later one with `Interrupted`, until it is cleared. An interrupt before the first call,
+    /// between rounds, or between the rows of a round loses nothing: after [`Interrupter::clear`]
+    /// the build goes on. If it interrupts [`add`](Self::add), or the call that finishes the base,
+    /// the build fails.
     pub fn set_interrupter(&mut self, interrupter: &Interrupter) {
         interrupter.set_on(&mut self.cancel);
         self.loads.iter_mut().for_each(|load| load.set_interrupter(interrupter));

@@ -223,7 +223,7 @@ impl IndexBuild {
     }
 
     /// The snapshot to which the running round brings the indexes.
-    pub(crate) fn looked_at(&self) -> Option<Snapshot> {
+    pub(crate) fn target_snapshot(&self) -> Option<Snapshot> {
         self.round.as_ref().map(|round| round.to.clone())
     }
 
@@ -308,7 +308,7 @@ impl IndexBuild {
             if !old.is_unused() {
                 continue;
             }
-            match self.db.lock_tree(&old.tree, ExclusiveWait::Not) {
+            match self.db.lock_tree(&old.tree, ExclusiveWait::NoWait) {
                 // A batch that waited for a row and still refers to this queue finds that the tree
                 // has another one, and starts over.
                 Ok(_) => old.is_closed = true,

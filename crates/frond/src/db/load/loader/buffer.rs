@@ -3,8 +3,8 @@
 //! Rows lie in an arena of chunks that are kept from one filling to the next, so that pages are
 //! touched for the first time only once. Sorting moves 16 bytes per row: eight bytes of its key
 //! after the prefix common to all keys, and its place, which breaks ties in the order of arrival.
-//! (Frames, of 16 KiB, are shorter than the longest row; these chunks are not. Their owner counts
-//! them towards the budget.)
+//! (Frames of 16 KiB are shorter than the longest row, so these chunks are not frames. Their owner
+//! counts them towards the budget.)
 //!
 //! Invariants
 //! 1. Places ascend as rows are added.
@@ -123,8 +123,8 @@ impl RowBuffer {
         self.slots.push(Slot { head: 0, place });
     }
 
-    /// Sorts the rows and keeps the last one of each key; the others are passed to `loser`, which
-    /// may end it.
+    /// Sorts the rows and keeps the last one of each key; the others are passed to `loser`, whose
+    /// error ends the call.
     pub fn settle<E>(
         &mut self,
         mut loser: impl FnMut(Entry<'_>) -> Result<(), E>,

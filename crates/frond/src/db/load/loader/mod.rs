@@ -45,7 +45,7 @@ const CURSOR_BYTES: u64 = BULK_BYTES as u64 + (32 << 10);
 /// Number of pieces merged at once: at least, whatever the budget; and at most, because of the
 /// comparisons.
 const PIECES_MERGED: std::ops::RangeInclusive<u64> = 4..=64;
-/// Rows between two checks whether to continue, and between two progress reports.
+/// Rows between two checks for cancellation, and between two progress reports.
 const ROWS_A_LOOK: u64 = 1024;
 /// Memory for the leaf and the nodes being built.
 const BUILDER_BYTES: u64 = 1 << 20;
@@ -108,7 +108,7 @@ type TellRow = Box<dyn FnMut(&[u8], &[u8]) + Send>;
 #[derive(Default)]
 struct Losers {
     blobs: BTreeMap<u64, Arc<BlobHold>>,
-    /// The name of the tree if it is unique, which refuses replaced rows.
+    /// The name of the tree if it is unique: then replaced rows are refused.
     refuses: Option<String>,
     /// Receives the row that ends the load of a unique tree.
     tell: Option<TellRow>,

@@ -3,8 +3,8 @@
 //! known, and so are the stretches between them.
 //!
 //! Invariants
-//! 1. The number of rows read for a part is bounded: twice [`WALKED_ROWS`], and windows of which
-//!    there are at most one more than groups and [`WINDOWS`] together.
+//! 1. The number of rows read for a part is bounded: twice [`WALKED_ROWS`], and the rows of the
+//!    windows, of which there are at most one more than groups and [`WINDOWS`] together.
 //!
 //! Threads: all.
 

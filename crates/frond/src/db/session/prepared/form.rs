@@ -1,7 +1,8 @@
 //! Encoding of a prepared transaction: what it will do, and what it keeps locked.
 //!
-//! Most transactions keep only the rows locked that they write, which the entries tell. Only one
-//! that must stay serializable, or has locked whole trees, has a list of locks (Rules: I12, I54).
+//! Most transactions keep only those rows locked that they write, which the entries name. Only a
+//! transaction that must stay serializable, or that has locked whole trees, has a list of locks
+//! (Rules: I12, I54).
 //!
 //! Invariants
 //! 1. Reading returns what was written.

@@ -13,7 +13,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `form.rs` | encodes the content of the pieces |
-//! | `recover.rs` | makes transactions of pieces when a store is opened |
+//! | `recover.rs` | rebuilds transactions from their pieces when a store is opened |
 //! | `table.rs` | lists prepared transactions, and which of them are attached |
 //!
 //! Invariants

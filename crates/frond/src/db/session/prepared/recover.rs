@@ -272,8 +272,8 @@ impl Expected {
 }
 
 impl Shared {
-    /// Makes them take their locks again and wait for their decisions. Returns for how many there
-    /// is no log space for the commit.
+    /// Makes them take their locks again and wait for their decisions. Returns the number of those
+    /// for whose commits there is no log space.
     pub(in crate::db) fn adopt_prepared(&self, found: Vec<Found>) -> Result<usize> {
         let (mut others, mut without_room) = (Vec::new(), 0);
         for Found { mut prepared, locks } in found {
@@ -303,8 +303,8 @@ impl Shared {
         }
         let bytes = self.commit_bytes(prepared);
         let guaranteed = engine.health.watch(engine.log().guarantee_ahead(bytes))?;
-        // Refused, which happens only if the log has unusually short segments, it reserves its
-        // place at the commit like any other.
+        // If that is refused, which happens only if the log has unusually short segments, the
+        // transaction reserves its place at the commit like any other.
         prepared.guaranteed = guaranteed.is_ok().then_some(bytes);
         Ok(guaranteed.unwrap_or(false))
     }

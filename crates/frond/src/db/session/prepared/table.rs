@@ -95,7 +95,7 @@ impl PreparedTable {
         }
     }
 
-    /// Adds one that existed when the store was opened.
+    /// Adds a transaction that existed when the store was opened.
     pub fn add_recovered(&self, prepared: Box<Prepared>) {
         let known = Known {
             since: prepared.since,
@@ -111,7 +111,7 @@ impl PreparedTable {
         table.known.insert(xid, Known { waits: Some(prepared), ..known });
     }
 
-    /// Removes one that was decided, or was not prepared after all.
+    /// Removes a transaction that was decided, or was not prepared after all.
     pub fn forget(&self, xid: &Xid) {
         let mut table = self.lock();
         if let Some(known) = table.known.remove(xid) {
@@ -119,7 +119,7 @@ impl PreparedTable {
         }
     }
 
-    /// Detaches one.
+    /// Detaches a transaction.
     pub fn put_back(&self, prepared: Box<Prepared>) {
         let mut table = self.lock();
         if let Some(known) = table.known.get_mut(&prepared.xid) {
@@ -127,7 +127,7 @@ impl PreparedTable {
         }
     }
 
-    /// Attaches one.
+    /// Attaches a transaction.
     pub fn take(&self, xid: &Xid) -> Result<Box<Prepared>> {
         match self.lock().known.get_mut(xid) {
             None => Err(Error::NoSuchXid(xid.clone())),
@@ -150,7 +150,7 @@ impl PreparedTable {
         .collect()
     }
 
-    /// Removes and returns all detached ones.
+    /// Removes and returns all detached transactions.
     pub fn drain(&self) -> Vec<Prepared> {
         let table = std::mem::take(&mut *self.lock());
         table

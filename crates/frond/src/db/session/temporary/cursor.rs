@@ -66,7 +66,7 @@ impl TemporaryTree {
 
 impl Drop for TemporaryCursor<'_> {
     fn drop(&mut self) {
-        // Of a lost tree, marks need not be kept.
+        // The marks of a lost tree need not be kept.
         if let Ok(mut state) = self.held.lock() {
             state.buffer.marks.close_scan(self.scan.mark());
         }

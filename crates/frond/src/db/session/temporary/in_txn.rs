@@ -1,4 +1,5 @@
-//! The temporary trees that a transaction has written follow its savepoints, statements and end.
+//! Temporary trees within a transaction: how those that it has written follow its savepoints, its
+//! statements and its end.
 //!
 //! Threads: as the transaction.
 
@@ -55,7 +56,7 @@ impl TemporaryTree {
 
 impl Held {
     /// Rolls back to a savepoint, unless the tree is lost: then it has nothing to roll back, and
-    /// reports its loss when it is read or written (invariant 3 of the folder).
+    /// reports its loss when it is read or written (invariant 3 of `mod.rs`).
     pub(super) fn rollback_to_savepoint(&self, savepoint: u64) -> Result<()> {
         let Ok(mut own) = self.lock() else { return Ok(()) };
         self.buffer.rollback_to_savepoint(&mut own.buffer, savepoint)?;
@@ -66,7 +67,7 @@ impl Held {
 
 /// A lost tree is skipped everywhere here.
 impl State {
-    /// Does something to each temporary tree that the transaction has written.
+    /// Calls `does` for each temporary tree that the transaction has written.
     pub(in crate::db::session) fn in_temporary(
         &self,
         does: impl Fn(&WriteBuffer, &mut BufferState) -> Result<()>,

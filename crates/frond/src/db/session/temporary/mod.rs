@@ -50,7 +50,7 @@ pub use cursor::TemporaryCursor;
 pub(super) use in_txn::TemporaryUse;
 pub use rows::TemporaryEntry;
 
-/// The number of all temporary trees: they are never looked up by number.
+/// The number that every temporary tree has: they are never looked up by number.
 const TEMPORARY: TreeId = TreeId(u32::MAX - 1);
 
 /// A tree that belongs to a session: ordered rows that the session's transactions write like any

@@ -89,7 +89,7 @@ impl<'t> WriteBufferCursor<'t> {
         }
     }
 
-    /// Moves past the last entry, or before the first one, from there.
+    /// Moves past the last entry, or before the first one. Called on that entry.
     pub fn end(&mut self, forward: bool) -> Result<()> {
         (self.forward, self.tag) = (forward, None);
         if forward { self.memory.advance() } else { self.memory.retreat() }

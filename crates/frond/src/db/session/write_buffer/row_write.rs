@@ -24,7 +24,7 @@ pub(in crate::db::session) enum Absent {
     /// The key is absent: this follows from something else, because it belongs to a row that does
     /// not exist, or because the caller says so.
     Follows,
-    /// The key exists, says the caller.
+    /// The key exists, according to the caller.
     Not,
 }
 

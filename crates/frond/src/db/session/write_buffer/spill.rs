@@ -45,8 +45,8 @@ use super::{BufferState, WriteBuffer};
 /// Pieces of about one size that are merged into one: a read must search each piece.
 pub(in crate::db::session) const MERGED: usize = 8;
 
-/// Pieces that may exist between two live marks. Statements cut, so pieces of one size need not be
-/// neighbours.
+/// Most pieces between two live marks. Spills are cut at the starts of statements, so pieces of one
+/// size need not be neighbours.
 pub(in crate::db::session) const PIECES_MAX: usize = 4 * MERGED;
 
 /// Entries, or groups of them, between two checks for cancellation.

@@ -9,7 +9,7 @@ use crate::block::BadBlock;
 /// Masks of the even and odd groups of five groups of ten bits.
 const EVEN: u64 = 0x3ff | 0x3ff << 20 | 0x3ff << 40;
 const ODD: u64 = 0x3ff | 0x3ff << 20;
-/// What carries a group above 999 into the bit after it, and those bits.
+/// An addend that carries each group above 999 into the bit after the group, and those bits.
 const LIFT: u64 = 24 | 24 << 20 | 24 << 40;
 const LIFTED: u64 = 1 << 10 | 1 << 30 | 1 << 50;
 

@@ -184,7 +184,8 @@ pub(super) fn next_run<'a>(runs: &mut &'a [u8]) -> Result<Option<Run<'a>>, BadBl
     Ok(Some(Run { class, count, constant }))
 }
 
-/// Returns false if a byte is no such digit; what was packed is then meaningless.
+/// Packs hexadecimal digits, whose letters start at `letter`. Returns false if a byte is no such
+/// digit; what was packed is then meaningless.
 #[inline]
 pub(super) fn pack_hex(digits: &[u8], letter: u8, bits: &mut BitWriter) -> bool {
     let mut bad = false;
@@ -206,7 +207,8 @@ pub(super) fn pack_hex(digits: &[u8], letter: u8, bits: &mut BitWriter) -> bool 
     !bad
 }
 
-/// Returns false if a byte is no digit; what was packed is then meaningless.
+/// Packs decimal digits in groups of three. Returns false if a byte is no digit; what was packed is
+/// then meaningless.
 #[inline]
 pub(super) fn pack_digits(digits: &[u8], bits: &mut BitWriter) -> bool {
     let mut bad = false;
