@@ -456,8 +456,9 @@ impl State {
         }
     }
 
-    /// A tree whose rows are still applied.
-    fn applied(&self, id: TreeId) -> Option<&Arc<TreeEntry>> {
+    /// A tree whose rows an apply must keep: it exists, or was dropped after commits that are not
+    /// applied yet.
+    fn to_apply(&self, id: TreeId) -> Option<&Arc<TreeEntry>> {
         let entry = self.by_id.get(&id).or_else(|| self.leaving.get(&id));
         entry.filter(|_| !self.gone.contains(&id))
     }
@@ -507,7 +508,7 @@ impl TreeDirectory for Catalog {
             });
         }
         let state = self.state.read().unwrap();
-        let entry = state.applied(tree)?;
+        let entry = state.to_apply(tree)?;
         Some(TreeTraits {
             lineage: entry.lineage,
             class: entry.class,

@@ -96,8 +96,8 @@ impl Limits {
             checkpoint_log_bytes: 256 << 20,
             checkpoint_millis: 10_000,
             mini_run_entries: apply_commit::MINI_RUN_ENTRIES_MIN,
-            // A quarter of the memtables' quarter: with their index, about ten large concurrent
-            // transactions take as much as one transaction may be that stays in memory.
+            // A quarter of the memory of the memtables. A transaction with more writes spills; all
+            // transactions together have a limit, too (`memory.rs`).
             own_writes_bytes: (cache_bytes / 16).max(256 << 10),
         }
     }

@@ -51,7 +51,7 @@ use crate::{
 };
 
 /// Records wait at most this long, plus one tick, to be written: with a tick every 50 ms, that is
-/// 150 ms of the 200 that level `lazy` allows.
+/// 150 ms of the second that level `lazy` allows.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 /// Writes wait at most this long, plus one tick, to be synced: this leaves a slow disk 450 ms of
 /// the second that level `os` allows.

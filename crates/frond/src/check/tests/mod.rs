@@ -366,7 +366,7 @@ fn keys_outside_their_range_are_reported() {
     let widened: fn(&mut Node) = |low| low.tiers[0].slices[0].hi = None;
     let buffer: fn(&mut Vec<Row>) = |rows| rows.push(put("h"));
     let lie = Lie { low: Some(widened), buffer: Some(buffer), ..Lie::default() };
-    names("slice-range", lie);
+    names("part-range", lie);
     names(
         "maximum",
         Lie { durable: Some(|root| root.max_key = Some(b"k".into())), ..Lie::default() },

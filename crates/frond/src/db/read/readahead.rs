@@ -31,7 +31,7 @@ use crate::{
 
 /// Pieces that are requested or not yet scanned, including the one being scanned.
 const REQUESTS_MAX: usize = 8;
-/// Most bytes of a piece once decoded, including what its codecs give.
+/// Most bytes of a piece: its blocks, and the chunks that their codecs decompress.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
 /// The leaf that a forward scan is in.
