@@ -344,6 +344,8 @@ fn an_interrupt_ends_a_statement_that_runs_long() {
     let stopped = "SELECT COUNT(*) FROM cell JOIN metric ON cell=cell.id \
                    WHERE state='stopped' AND failure='interrupted' AND name='ops_s'";
     assert_eq!(lab.number(stopped), 1);
+    let sizes = "SELECT COUNT(*) FROM metric WHERE name='disk_b_row'";
+    assert_eq!(lab.number(sizes), 0, "its files hold an unknown number of rows");
 }
 
 #[test]

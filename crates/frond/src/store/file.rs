@@ -462,8 +462,9 @@ impl Store {
         Self::check_advances(checkpoint, &newest)?;
         let finished = self.finish_publish(checkpoint, newest, next_sequence);
         finished.inspect_err(|error| {
-            // A full disk leaves everything as it was. Any other error is a failed write or sync,
-            // or a map that contradicts itself.
+            // A full disk leaves everything as it was, except for deaths that the directory
+            // remembers (`directory.rs`, invariant 2). Any other error is a failed write or sync, or
+            // a map that contradicts itself.
             if !matches!(error, Error::Full(_)) {
                 self.fail(&format!("a checkpoint failed: {error}"));
             }

@@ -263,7 +263,7 @@ fn run_workload(
             return Ok(result);
         }
     };
-    if keeps_rows {
+    if keeps_rows && !measure::is_interrupted() {
         let space = measure::Space::whole(&order.dir);
         measured::size(&mut result.metrics, size_name, &space, live);
         // If a cell ends with a load, the size after the load is that of the closed store, too.

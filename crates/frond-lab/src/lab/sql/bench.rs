@@ -584,10 +584,13 @@ impl Bench {
         drop(self.admin);
         running.stop()?;
         let Some(files) = files.filter(|_| self.target.keeps_rows) else { return Ok(self.result) };
+        if measure::is_interrupted() {
+            return Ok(self.result);
+        }
         if let Some(space) = &self.space {
             measured::size(&mut self.result.metrics, size_name, space, live);
         }
-        if self.target.is_frond() && !measure::is_interrupted() {
+        if self.target.is_frond() {
             match frond::check::store(&files, frond::check::CheckMode::Full) {
                 Ok(report) => {
                     self.result.verify("frond check", report.is_clean(), report.to_string());

@@ -82,6 +82,7 @@ impl Workload for RowFormats {
         let (rows, fill, batch) = (self.tables.rows, self.tables.fill, self.batch);
         let load = Load::new("load", TABLE, rows, self.seed);
         let loaded = Load { batch, fill, with_ids: true, ..load }.run(bench)?;
+        self.tables.note_loaded(loaded);
         bench.loaded((loaded, loaded * ROW_BYTES))?;
         compressed::note(bench)?;
         if !self.index_first && !bench.is_over() {

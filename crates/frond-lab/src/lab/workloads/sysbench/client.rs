@@ -61,7 +61,12 @@ impl Tables {
         self
     }
 
-    /// Number of rows loaded into all tables.
+    /// Records that a load ended after this many rows of all tables, perhaps before its end.
+    pub fn note_loaded(&self, rows: u64) {
+        self.grown.store(rows as i64 - self.all_rows() as i64, Ordering::Relaxed);
+    }
+
+    /// Number of rows that are to be loaded into all tables.
     pub fn all_rows(&self) -> u64 {
         self.rows * self.names.len() as u64
     }

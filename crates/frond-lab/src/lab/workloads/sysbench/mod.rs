@@ -144,12 +144,13 @@ impl Sysbench {
 /// # Errors
 /// The server reports an error.
 pub fn load(bench: &mut Bench, tables: &Tables, seed: u64) -> Result<bool> {
+    let mut rows = 0;
     for (number, name) in (1..).zip(&tables.names) {
         let of_table = if tables.names.len() == 1 { String::new() } else { format!(" {name}") };
         bench.create(&sbtest::definition(name, None), "")?;
         let step = format!("load{of_table}");
-        Load::new(&step, name, tables.rows, seed + number - 1).run(bench)?;
-        let rows = number * tables.rows;
+        rows += Load::new(&step, name, tables.rows, seed + number - 1).run(bench)?;
+        tables.note_loaded(rows);
         bench.loaded((rows, rows * ROW_BYTES))?;
         if bench.is_over() {
             return Ok(false);
