@@ -463,8 +463,8 @@ impl Store {
         let finished = self.finish_publish(checkpoint, newest, next_sequence);
         finished.inspect_err(|error| {
             // A full disk leaves everything as it was, except for deaths that the directory
-            // remembers (`directory.rs`, invariant 2). Any other error is a failed write or sync, or
-            // a map that contradicts itself.
+            // remembers (`directory.rs`, invariant 2). Any other error is a failed write or sync,
+            // or a map that contradicts itself.
             if !matches!(error, Error::Full(_)) {
                 self.fail(&format!("a checkpoint failed: {error}"));
             }
