@@ -6,11 +6,13 @@ The write fails because of a limit on the length of files (RLIMIT_FSIZE), which 
 gets after the prepares. InnoDB is off, since it would fail, too.
 """
 
+import functools
 import os
 import pathlib
 import resource
-import subprocess
 import sys
+
+import private_server
 
 from compare import Session
 
@@ -21,10 +23,8 @@ LIMIT = 32 << 10
 ENDS = {"attached": "COMMIT", "detached": "COMMIT", "refused": "ROLLBACK"}
 
 
-def server(*words):
-    # Without `restore_signals` the server ignores SIGXFSZ, as this interpreter does, and gets EFBIG.
-    subprocess.run([ROOT / "scripts/mariadb-server.sh", *words], check=True, stdout=subprocess.DEVNULL, restore_signals=False,
-                   env={**os.environ, "FROND_SERVER": NAME})
+# Without `restore_signals` the server ignores SIGXFSZ, as this interpreter does, and gets EFBIG.
+server = functools.partial(private_server.server, NAME, restore_signals=False)
 
 
 def start():

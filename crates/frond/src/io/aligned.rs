@@ -17,13 +17,12 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// `len` zeros, for a small constant length.
+    /// `len` zeros, for a length of a few MiB at most.
     pub fn zeroed(len: usize) -> Self {
         Self::from_zeros(vec![0; len + ALIGN], len)
     }
 
-    /// `len` zeros, or `NoMemory`, for a length that was read from a file or depends on the data;
-    /// `what` names the purpose in the error.
+    /// `len` zeros, or `NoMemory`; `what` names the purpose in the error.
     pub fn try_zeroed(len: usize, what: &'static str) -> Result<Self> {
         let mut bytes = Vec::new();
         let room = len.saturating_add(ALIGN);

@@ -15,7 +15,7 @@ pub(super) type Decoded<T> = Result<T, String>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(coding::Reader<'a>);
 
-/// The error for bytes of which some are missing.
+/// What was read, or the error that bytes are missing.
 fn found<T>(read: Option<T>) -> Decoded<T> {
     read.ok_or_else(|| "it ends too early".into())
 }

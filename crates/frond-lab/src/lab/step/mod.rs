@@ -56,16 +56,8 @@ impl<'s> Step<'s> {
 
     /// Requests of `clients` clients for `seconds`, after a warm-up.
     pub fn timed(name: &'s str, seconds: f64, warm_up: f64, clients: u64) -> Self {
-        let (planned, changed_bytes, writes) = (None, 0, false);
-        Self {
-            planned,
-            seconds: Some(seconds),
-            warm_up,
-            clients,
-            changed_bytes,
-            writes,
-            ..Self::load(name, 0, 0)
-        }
+        let (planned, seconds, writes) = (None, Some(seconds), false);
+        Self { planned, seconds, warm_up, clients, writes, ..Self::load(name, 0, 0) }
     }
 }
 
