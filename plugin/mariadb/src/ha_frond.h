@@ -196,6 +196,7 @@ private:
         frond::Projection projection;
         bool has_key_columns = true; /* Some are in the primary key. */
         bool has_blobs = true;
+        std::vector<bool> is_in_index; /* For each index: whether its entries have all of them. */
         frond_projection *handle = nullptr;
         uint64_t number = 0;
     };
@@ -212,6 +213,7 @@ private:
     frond::Cursor::How how(const frond::Tree &tree);
     void choose_projection();
     void make_projection();
+    bool has_all(const Index &index, const MY_BITMAP *columns) const;
     const frond_projection *projection() const { return reads_ == nullptr ? nullptr : reads_->handle; }
     uint64_t projection_number() const { return reads_ == nullptr ? 0 : reads_->number; }
     int put_cursor(frond::Tree tree, std::string_view from, std::string_view to, bool forward);

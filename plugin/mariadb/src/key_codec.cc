@@ -104,6 +104,12 @@ bool Key_codec::recovers_any_of(const MY_BITMAP *columns) const
     });
 }
 
+bool Key_codec::is_whole(uint field) const
+{
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [field](const Part &part) { return part.is_whole && part.column.index == field; });
+}
+
 bool Key_codec::has_whole(const MY_BITMAP *columns) const
 {
     return std::none_of(parts_.begin(), parts_.end(), [columns](const Part &part) {

@@ -77,6 +77,8 @@ public:
       rest.
     */
     bool has_prefixes() const { return has_prefixes_; }
+    /* Whether a part is all of this column. */
+    bool is_whole(uint field) const;
     /* Whether none of these columns has such a part. */
     bool has_whole(const MY_BITMAP *columns) const;
     /* Whether keys stay the same when this column, a VARCHAR, becomes longer. */

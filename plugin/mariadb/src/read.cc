@@ -76,6 +76,8 @@ void ha_frond::make_projection()
     made->columns.assign(wanted->bitmap, wanted->bitmap + no_words_in_map(wanted));
     made->has_key_columns = plan().has_primary() && plan().primary_key().recovers_any_of(wanted);
     made->has_blobs = plan().row->has_blobs(wanted);
+    for (const Index &index : plan().indexes)
+        made->is_in_index.push_back(has_all(index, wanted));
     if (plan().row->project(wanted, &made->projection) &&
         frond_projection_new(share_->row_tree().stored(), made->projection.parts.data(), made->projection.parts.size(), &made->handle,
                          nullptr) != FROND_OK)
@@ -84,6 +86,22 @@ void ha_frond::make_projection()
         made->number = ++wanted_made_;
     reads_ = made.get();
     wanted_.push_back(std::move(made));
+}
+
+/*
+  Whether the entries of an index have all these columns, with the key of the row. Virtual columns
+  are computed by the server, from columns of the row.
+*/
+bool ha_frond::has_all(const Index &index, const MY_BITMAP *columns) const
+{
+    if (index.number == plan().primary)
+        return false;
+    for (uint field = bitmap_get_first_set(columns); field != MY_BIT_NONE; field = bitmap_get_next_set(columns, field)) {
+        const bool is_in_entry = index.key.is_whole(field) || (plan().has_primary() && plan().primary_key().is_whole(field));
+        if (!is_in_entry || table->field[field]->vcol_info != nullptr)
+            return false;
+    }
+    return true;
 }
 
 Cursor::How ha_frond::how(const Tree &tree)
@@ -250,7 +268,8 @@ int ha_frond::read_current(uchar *record)
       COUNT(*) wants no column. It wants no position either, unless the table has no primary key:
       then the position is the key of the row.
     */
-    if (bitmap_is_clear_all(table->read_set) && plan().has_primary() && is_covered(index) && !filters_entries(record)) {
+    if (bitmap_is_clear_all(table->read_set) && plan().has_primary() && keyread_enabled() && is_covered(index) &&
+        !filters_entries(record)) {
         without_key_ = nullptr;
         return 0;
     }
@@ -262,14 +281,15 @@ int ha_frond::read_by_entry(const Index &index, std::string_view key, std::strin
 {
     /* With keyread the server takes virtual columns from the entry, even if the row is read. */
     const bool is_keyread = keyread_enabled();
+    const bool covered = is_covered(index);
     const bool filters = filters_entries(record);
-    if (!decode_entry(index, key, value, is_keyread || filters ? record : nullptr, filters ? nullptr : table->read_set,
-                      &row_key_))
+    if (!decode_entry(index, key, value, is_keyread || covered || filters ? record : nullptr,
+                      filters ? nullptr : table->read_set, &row_key_))
         return HA_ERR_CRASHED;
     if (filters)
         if (int error = check_entry())
             return error;
-    if (is_covered(index))
+    if (covered)
         return 0;
     if (!is_point_ && is_plain_read())
         if (int error = read_entries_ahead(index))
@@ -281,20 +301,28 @@ int ha_frond::read_by_entry(const Index &index, std::string_view key, std::strin
 }
 
 /*
-  Whether an entry has everything that is read of the row. Partitions that are merged in the order
-  of an index need all its columns, including those of which the index has a prefix, which only rows
-  have; and positions need the columns of the primary key.
+  Whether an entry has everything that is read of the row. With keyread, the server says so. It does
+  not always ask for that: when several connections execute a prepared statement again and again,
+  some executions do not know which indexes cover it. So all other plain reads compare the columns.
+
+  Partitions that are merged in the order of an index need all its columns, including those of which
+  the index has a prefix, which only rows have; and positions need the columns of the primary key.
 */
 bool ha_frond::is_covered(const Index &index)
 {
     const bool is_written = row_lock_ == FROND_EXCLUSIVE || get_lock_type() == F_WRLCK;
-    if (!keyread_enabled() || is_written || plan().has_prefixed_primary())
+    if (is_written || plan().has_prefixed_primary())
         return false;
     /*
       The server compares the record with the end of the range, even if it only wants a position.
     */
     if (end_range != nullptr && index.key.has_prefixes())
         return false;
+    if (!keyread_enabled()) {
+        /* None is chosen where whole rows are read, as under locks. */
+        choose_projection();
+        return reads_ != nullptr && reads_->is_in_index[index.number];
+    }
     return table->part_info == nullptr || index.key.has_whole(table->read_set);
 }
 
