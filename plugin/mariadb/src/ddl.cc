@@ -224,7 +224,7 @@ void ha_frond::update_create_info(HA_CREATE_INFO *info)
     }
 }
 
-/* Counts the distinct prefixes of each index, and stores the numbers with the table. */
+/* Samples the keys of each index, and stores the statistics with the table. */
 int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
 {
     if (share_->is_temporary())
@@ -235,22 +235,13 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
         attributes = share_->attributes;
     }
     attributes.rows_per_key.assign(table->s->keys, {});
-    const uint64_t rows = std::max<uint64_t>(share_->rows(), 1);
+    const uint64_t rows = share_->rows();
     frond_error error;
-    for (uint i = 0; i < table->s->keys; i++) {
-        uint64_t counts[4 * MAX_REF_PARTS];
-        size_t count = 0;
-        if (int code = frond_tree_distinct_prefixes(share_->tree(i).stored(), counts, array_elements(counts), &count, &error)) {
+    for (uint i = 0; i < table->s->keys; i++)
+        if (int code = sample_keys(share_->tree(i).stored(), plan().indexes[i].key.layout_ends(), rows, &attributes.rows_per_key[i], &error)) {
             failed(thd, code, error);
             return HA_ADMIN_FAILED;
         }
-        std::vector<uint> ends = plan().indexes[i].key.layout_ends();
-        for (uint end : ends)
-            if (end <= count && end <= array_elements(counts)) {
-                const uint64_t distinct = std::max<uint64_t>(1, counts[end - 1]);
-                attributes.rows_per_key[i].push_back(std::max<uint64_t>(1, (rows + distinct / 2) / distinct));
-            }
-    }
     Steps steps(thd);
     steps.set_attributes(share_->name, attributes);
     if (steps.commit())
@@ -259,6 +250,7 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
         std::lock_guard<std::mutex> guard(share_->attributes_mutex);
         share_->attributes = attributes;
     }
+    share_->statistics->set(attributes.rows_per_key, rows);
     info(HA_STATUS_CONST | HA_STATUS_VARIABLE);
     return HA_ADMIN_OK;
 }

@@ -78,6 +78,7 @@ int ha_frond::open(const char *name, int, uint)
         return error;
     ref_length = plan().has_primary() ? table->key_info[plan().primary].key_length : ROW_ID_BYTES;
     scratch_record_.resize(table->s->rec_buff_length);
+    statistics_version_ = share_->statistics->version();
     return info(HA_STATUS_VARIABLE | HA_STATUS_CONST);
 }
 
@@ -240,18 +241,22 @@ int ha_frond::info(uint flag)
         stats.mean_rec_length = stats.records == 0 ? 0 : static_cast<ulong>(stats.data_file_length / stats.records);
         stats.check_time = 0;
         stats.mrr_length_per_rec = ref_length + sizeof(void *);
+        share_->sample_if_due(stats.records);
+        /* The statistics of a partitioned table are those of its largest partition. */
+        if (const uint64_t version = share_->statistics->version(); version != statistics_version_) {
+            statistics_version_ = version;
+            table->file->info(HA_STATUS_CONST | HA_STATUS_NO_LOCK);
+        }
     }
     if (flag & HA_STATUS_CONST) {
         stats.block_size = BLOCK_BYTES;
         stats.max_data_file_length = ULONGLONG_MAX;
-        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
-        const auto &known = share_->attributes.rows_per_key;
+        const auto statistics = share_->statistics->rows_per_key();
+        const Rows_per_key &known = *statistics;
         for (uint i = 0; i < table->s->keys; i++) {
             KEY &key = table->key_info[i];
             for (uint part = 0; part < key.ext_key_parts; part++) {
-                /*
-                  0 means that nothing is known: the optimizer guesses until ANALYZE TABLE has run.
-                */
+                /* 0 means that nothing is known: the optimizer guesses. */
                 ulong rows = 0;
                 if (i < known.size() && part < known[i].size())
                     rows = static_cast<ulong>(known[i][part]);

@@ -236,6 +236,7 @@ private:
     bool decode_row_key(std::string_view row_key, const MY_BITMAP *wanted, uchar *record);
 
     frond::Share *share_ = nullptr;
+    uint64_t statistics_version_ = 0; /* Of the statistics that the server was given. */
     frond::Session *session_ = nullptr;
     frond::Cursor cursor_;
     DsMrr_impl mrr_;

@@ -3,6 +3,7 @@
 #include "ha_frond.h"
 #include "information_schema.h"
 #include "session.h"
+#include "statistics.h"
 #include "status.h"
 #include "store.h"
 
@@ -107,6 +108,7 @@ int init(void *data)
     ignore_db_dirs_append("#frond");
     if (!open_store(cache_size, FROND_SYNC + static_cast<int>(durability)))
         return 1;
+    start_sampling();
     set_status_variables();
     hton->create = create_handler;
     hton->flags = HTON_SUPPORTS_EXTENDED_KEYS | HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
@@ -122,6 +124,7 @@ int init(void *data)
 
 int deinit(void *)
 {
+    stop_sampling();
     close_store();
     return 0;
 }

@@ -227,6 +227,7 @@ int Share::open_trees()
     uint64_t first;
     frond_tree_reserve(rows_, AUTO_INCREMENT_COUNTER, std::max<uint64_t>(attributes.auto_increment, 1), 0, &first,
                        nullptr);
+    statistics->set(attributes.rows_per_key, rows());
     return 0;
 }
 
@@ -268,6 +269,21 @@ uint64_t Share::rows()
         return temporary_->rows(&is_exact);
     frond_tree_row_count(rows_, &count, nullptr, nullptr);
     return count;
+}
+
+void Share::sample_if_due(uint64_t rows)
+{
+    /* Tables that ALTER TABLE fills are soon renamed, and then opened anew. */
+    if (is_temporary() || plan.indexes.empty() || name.find("/#sql") != std::string::npos || !statistics->begins(rows))
+        return;
+    Sample sample;
+    sample.statistics = statistics;
+    sample.table = name;
+    std::lock_guard<std::mutex> guard(attributes_mutex);
+    for (const Plan::Index &index : plan.indexes)
+        sample.indexes.push_back({index.number == plan.primary ? name : attributes.index_name(index.number),
+                                  index.key.layout_ends(), index.is_unique});
+    sample_later(std::move(sample));
 }
 
 /*

@@ -4,6 +4,7 @@
 
 #include "key_codec.h"
 #include "row_codec.h"
+#include "statistics.h"
 #include "temporary.h"
 
 #include <atomic>
@@ -25,8 +26,8 @@ struct Attributes {
     uint indexes = 0;
     /* From CREATE TABLE ... AUTO_INCREMENT; the tree's counter starts there. */
     uint64_t auto_increment = 1;
-    /* From ANALYZE: rows per distinct prefix, for each index and part; empty if it never ran. */
-    std::vector<std::vector<uint64_t>> rows_per_key;
+    /* From ANALYZE; empty if it never ran. */
+    Rows_per_key rows_per_key;
     /*
       Only for views of the store, which read no .frm file: whether key 0 is the primary key, and
       the names of all keys.
@@ -118,6 +119,8 @@ public:
     int reserve(Counter counter, uint64_t least, uint64_t count, uint64_t *first, frond_error *error);
     uint64_t next_number(Counter counter);
     uint64_t rows();
+    /* Has the table, which now has this many rows, sampled if that is due. */
+    void sample_if_due(uint64_t rows);
     uint64_t data_bytes();
     uint64_t index_bytes();
 
@@ -126,6 +129,8 @@ public:
     /* Changed by ANALYZE while statements run: read it under the mutex. */
     std::mutex attributes_mutex;
     Attributes attributes;
+    /* What ANALYZE found, until the table is sampled again. */
+    const std::shared_ptr<Statistics> statistics = std::make_shared<Statistics>();
     THR_LOCK lock;
     /*
       Whether any statement has locked the AUTO_INCREMENT numbers (ha_frond::begin_numbers), and how

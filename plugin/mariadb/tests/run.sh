@@ -18,6 +18,7 @@ if [ $# = 0 ]; then
     python3 plugin/mariadb/tests/alter.py
     python3 plugin/mariadb/tests/numbers.py
     python3 plugin/mariadb/tests/statements.py
+    python3 plugin/mariadb/tests/statistics.py
     python3 plugin/mariadb/tests/stopped.py
     plugin/mariadb/tests/crash.sh
     python3 plugin/mariadb/tests/memory.py

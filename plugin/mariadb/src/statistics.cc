@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "statistics.h"
+
+#include "errors.h"
+#include "store.h"
+
+#include "my_sys.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <thread>
+
+namespace frond {
+namespace {
+
+/* What the optimizer guesses of smaller tables does little harm. */
+constexpr uint64_t ROWS_MIN = 1000;
+/* How long a table is left alone, in multiples of how long the sampling took. */
+constexpr ulonglong PAUSES = 100;
+
+/* The tables to be sampled, and the thread that samples them. */
+class Sampler {
+public:
+    void start()
+    {
+        stops_ = false;
+        thread_ = std::thread([this] { run(); });
+    }
+
+    void stop()
+    {
+        if (!thread_.joinable())
+            return;
+        {
+            std::lock_guard<std::mutex> guard(mutex_);
+            stops_ = true;
+            samples_.clear();
+        }
+        changed_.notify_one();
+        thread_.join();
+    }
+
+    void add(Sample sample)
+    {
+        {
+            std::lock_guard<std::mutex> guard(mutex_);
+            samples_.push_back(std::move(sample));
+        }
+        changed_.notify_one();
+    }
+
+private:
+    void run()
+    {
+        my_thread_init();
+        std::unique_lock<std::mutex> guard(mutex_);
+        for (;;) {
+            changed_.wait(guard, [this] { return stops_ || !samples_.empty(); });
+            if (stops_)
+                break;
+            Sample sample = std::move(samples_.front());
+            samples_.pop_front();
+            guard.unlock();
+            const ulonglong begin = microsecond_interval_timer();
+            take(sample);
+            sample.statistics->ended(microsecond_interval_timer() - begin);
+            guard.lock();
+        }
+        guard.unlock();
+        my_thread_end();
+    }
+
+    void take(const Sample &sample)
+    {
+        frond_error error;
+        Rows_per_key found(sample.indexes.size());
+        uint64_t rows = 0;
+        int code = with_tree(sample.table, &error, [&rows, &error](const frond_tree *tree) {
+            return frond_tree_row_count(tree, &rows, nullptr, &error);
+        });
+        for (size_t i = 0; i < found.size() && code == FROND_OK; i++) {
+            if (stops_)
+                return;
+            const Sample::Index &index = sample.indexes[i];
+            if (index.is_unique && index.ends.size() == 1) {
+                found[i] = {1};
+                continue;
+            }
+            code = with_tree(index.tree, &error, [&](const frond_tree *tree) {
+                return sample_keys(tree, index.ends, rows, &found[i], &error);
+            });
+        }
+        if (code == FROND_OK)
+            sample.statistics->set(std::move(found), rows);
+        else if (code != NO_SUCH_TREE) /* Dropped or renamed meanwhile. */
+            sql_print_warning("Frond: no statistics of table '%s': %s", sample.table.c_str(), error.message);
+    }
+
+    /* Calls a function with a tree. Returns a code of the engine. */
+    template <typename Use>
+    static int with_tree(const std::string &name, frond_error *error, Use use)
+    {
+        frond_tree *tree = nullptr;
+        if (int code = frond_tree_open(store(), name.c_str(), &tree, error))
+            return code;
+        int code = use(tree);
+        frond_tree_free(tree);
+        return code;
+    }
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<Sample> samples_; /* Each open table is here at most once. */
+    std::atomic<bool> stops_{false};
+    std::thread thread_;
+};
+
+Sampler sampler;
+
+}  // namespace
+
+int sample_keys(const frond_tree *tree, const std::vector<uint> &ends, uint64_t table_rows, std::vector<uint64_t> *rows_per_key,
+                frond_error *error)
+{
+    uint64_t counts[4 * MAX_REF_PARTS];
+    size_t count = 0;
+    if (int code = frond_tree_distinct_prefixes(tree, counts, array_elements(counts), &count, error))
+        return code;
+    rows_per_key->clear();
+    for (uint end : ends) {
+        if (end > std::min<size_t>(count, array_elements(counts)))
+            break;
+        const uint64_t distinct = std::max<uint64_t>(1, counts[end - 1]);
+        rows_per_key->push_back(std::max<uint64_t>(1, (table_rows + distinct / 2) / distinct));
+    }
+    return FROND_OK;
+}
+
+void Statistics::set(Rows_per_key rows_per_key, uint64_t table_rows)
+{
+    auto found = std::make_shared<const Rows_per_key>(std::move(rows_per_key));
+    std::lock_guard<std::mutex> guard(mutex_);
+    /* Of a key that was just added, nothing is known. */
+    const bool is_complete = std::none_of(found->begin(), found->end(), [](const std::vector<uint64_t> &key) { return key.empty(); });
+    sampled_rows_.store(is_complete && !found->empty() ? std::max<uint64_t>(1, table_rows) : 0, std::memory_order_relaxed);
+    rows_per_key_ = std::move(found);
+    version_.fetch_add(1, std::memory_order_release);
+}
+
+std::shared_ptr<const Rows_per_key> Statistics::rows_per_key() const
+{
+    std::lock_guard<std::mutex> guard(mutex_);
+    return rows_per_key_;
+}
+
+bool Statistics::begins(uint64_t table_rows)
+{
+    const uint64_t before = sampled_rows_.load(std::memory_order_relaxed);
+    if (table_rows < ROWS_MIN || (before != 0 && table_rows / 2 <= before && before / 2 <= table_rows))
+        return false;
+    if (is_running_.load(std::memory_order_relaxed) || microsecond_interval_timer() < next_at_.load(std::memory_order_relaxed))
+        return false;
+    return !is_running_.exchange(true, std::memory_order_acq_rel);
+}
+
+void Statistics::ended(ulonglong micros)
+{
+    next_at_.store(microsecond_interval_timer() + PAUSES * micros, std::memory_order_relaxed);
+    is_running_.store(false, std::memory_order_release);
+}
+
+void start_sampling()
+{
+    sampler.start();
+}
+
+void stop_sampling()
+{
+    sampler.stop();
+}
+
+void sample_later(Sample sample)
+{
+    sampler.add(std::move(sample));
+}
+
+}  // namespace frond
