@@ -194,6 +194,7 @@ int ha_frond::truncate()
     Attributes attributes = share_->attributes;
     attributes.auto_increment = 1;
     attributes.rows_per_key.clear();
+    attributes.analyzed_rows = 0;
     Steps steps(ha_thd());
     auto truncate_tree = [&](const std::string &tree) {
         steps.add([&](frond_tree_change *change, frond_error *error) {
@@ -213,7 +214,10 @@ int ha_frond::truncate()
         return error;
     going.committed();
     next_row_id_ = row_ids_end_ = 0;
-    return share_->reopen();
+    if (int error = share_->reopen())
+        return error;
+    share_->statistics->set(Rows_per_key(table->s->keys), 0);
+    return 0;
 }
 
 void ha_frond::update_create_info(HA_CREATE_INFO *info)
@@ -235,7 +239,7 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
         attributes = share_->attributes;
     }
     attributes.rows_per_key.assign(table->s->keys, {});
-    const uint64_t rows = share_->rows();
+    const uint64_t rows = attributes.analyzed_rows = std::max<uint64_t>(share_->rows(), 1);
     frond_error error;
     for (uint i = 0; i < table->s->keys; i++)
         if (int code = sample_keys(share_->tree(i).stored(), plan().indexes[i].key.layout_ends(), rows, &attributes.rows_per_key[i], &error)) {

@@ -242,11 +242,8 @@ int ha_frond::info(uint flag)
         stats.check_time = 0;
         stats.mrr_length_per_rec = ref_length + sizeof(void *);
         share_->sample_if_due(stats.records);
-        /* The statistics of a partitioned table are those of its largest partition. */
-        if (const uint64_t version = share_->statistics->version(); version != statistics_version_) {
-            statistics_version_ = version;
-            table->file->info(HA_STATUS_CONST | HA_STATUS_NO_LOCK);
-        }
+        if (!(flag & HA_STATUS_CONST))
+            pass_statistics();
     }
     if (flag & HA_STATUS_CONST) {
         stats.block_size = BLOCK_BYTES;
@@ -277,6 +274,25 @@ int ha_frond::info(uint flag)
         stats.auto_increment_value = share_->next_number(AUTO_INCREMENT_COUNTER);
     }
     return 0;
+}
+
+/*
+  Passes new statistics to the server. Of a partitioned table it takes those of the largest
+  partition, and asks all partitions for their sizes first: that must not begin again for each of
+  them that has new statistics.
+*/
+void ha_frond::pass_statistics()
+{
+    static thread_local bool is_passing = false;
+    const uint64_t version = share_->statistics->version();
+    if (version == statistics_version_)
+        return;
+    statistics_version_ = version;
+    if (is_passing)
+        return;
+    is_passing = true;
+    table->file->info(HA_STATUS_CONST | HA_STATUS_NO_LOCK);
+    is_passing = false;
 }
 
 double ha_frond::scan_time()

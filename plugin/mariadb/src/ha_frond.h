@@ -210,6 +210,7 @@ private:
     enum class At { Row, Search, Begin, End };
 
     bool is_being_planned() const;
+    void pass_statistics();
     frond::Cursor::How how(const frond::Tree &tree);
     void choose_projection();
     void make_projection();

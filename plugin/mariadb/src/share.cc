@@ -31,6 +31,8 @@ std::string Attributes::encode() const
             out << ' ' << rows;
         out << '\n';
     }
+    if (analyzed_rows != 0)
+        out << "analyzed_rows " << analyzed_rows << '\n';
     for (uint number : trees)
         out << "tree " << number << '\n';
     if (!version.empty())
@@ -59,6 +61,8 @@ bool Attributes::decode(std::string_view text, Attributes *attributes)
             words >> attributes->indexes;
         else if (what == "auto_increment")
             words >> attributes->auto_increment;
+        else if (what == "analyzed_rows")
+            words >> attributes->analyzed_rows;
         else if (what == "tree") {
             uint number = 0;
             words >> number;
@@ -227,8 +231,21 @@ int Share::open_trees()
     uint64_t first;
     frond_tree_reserve(rows_, AUTO_INCREMENT_COUNTER, std::max<uint64_t>(attributes.auto_increment, 1), 0, &first,
                        nullptr);
-    statistics->set(attributes.rows_per_key, rows());
+    find_statistics();
     return 0;
+}
+
+void Share::find_statistics()
+{
+    std::vector<uint> numbers;
+    for (uint i = 0; i < attributes.indexes; i++)
+        numbers.push_back(attributes.tree_number(i));
+    statistics = Statistics::of(frond_tree_id(rows_), numbers);
+    if (statistics->version() != 0)
+        return;
+    Rows_per_key known = attributes.rows_per_key;
+    known.resize(attributes.indexes); /* Nothing is known of keys that were added after ANALYZE. */
+    statistics->set(std::move(known), attributes.analyzed_rows);
 }
 
 Share *Share::open(const char *path, const TABLE *table, int *error)
@@ -276,14 +293,18 @@ void Share::sample_if_due(uint64_t rows)
     /* Tables that ALTER TABLE fills are soon renamed, and then opened anew. */
     if (is_temporary() || plan.indexes.empty() || name.find("/#sql") != std::string::npos || !statistics->begins(rows))
         return;
-    Sample sample;
-    sample.statistics = statistics;
-    sample.table = name;
-    std::lock_guard<std::mutex> guard(attributes_mutex);
-    for (const Plan::Index &index : plan.indexes)
-        sample.indexes.push_back({index.number == plan.primary ? name : attributes.index_name(index.number),
-                                  index.key.layout_ends(), index.is_unique});
-    sample_later(std::move(sample));
+    try {
+        Sample sample;
+        sample.statistics = statistics;
+        sample.table = name;
+        std::lock_guard<std::mutex> guard(attributes_mutex);
+        for (const Plan::Index &index : plan.indexes)
+            sample.indexes.push_back({index.number == plan.primary ? name : attributes.index_name(index.number),
+                                      index.key.layout_ends(), index.is_unique});
+        sample_later(std::move(sample));
+    } catch (const std::bad_alloc &) {
+        statistics->ended(0, true);
+    }
 }
 
 /*

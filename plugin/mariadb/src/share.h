@@ -28,6 +28,8 @@ struct Attributes {
     uint64_t auto_increment = 1;
     /* From ANALYZE; empty if it never ran. */
     Rows_per_key rows_per_key;
+    /* How many rows the table had then; 0 if ANALYZE never ran. */
+    uint64_t analyzed_rows = 0;
     /*
       Only for views of the store, which read no .frm file: whether key 0 is the primary key, and
       the names of all keys.
@@ -129,8 +131,8 @@ public:
     /* Changed by ANALYZE while statements run: read it under the mutex. */
     std::mutex attributes_mutex;
     Attributes attributes;
-    /* What ANALYZE found, until the table is sampled again. */
-    const std::shared_ptr<Statistics> statistics = std::make_shared<Statistics>();
+    /* What ANALYZE found, until the table is sampled again. Never null. */
+    std::shared_ptr<Statistics> statistics = std::make_shared<Statistics>();
     THR_LOCK lock;
     /*
       Whether any statement has locked the AUTO_INCREMENT numbers (ha_frond::begin_numbers), and how
@@ -143,6 +145,7 @@ private:
     Share(const char *name, const TABLE *table);
     int open_trees();
     void close_trees();
+    void find_statistics();
     void refresh_sizes();
 
     std::shared_ptr<Temporary_table> temporary_;

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <system_error>
 #include <thread>
+#include <unordered_map>
 
 namespace frond {
 namespace {
@@ -18,6 +20,10 @@ namespace {
 constexpr uint64_t ROWS_MIN = 1000;
 /* How long a table is left alone, in multiples of how long the sampling took. */
 constexpr ulonglong PAUSES = 100;
+/* How long a table is left alone that could not be sampled. */
+constexpr ulonglong FAILED_MICROS = 3600ULL * 1000 * 1000;
+/* Those of tables that are not open are dropped if there are more. */
+constexpr size_t TABLES_MAX = 1 << 16;
 
 /* The tables to be sampled, and the thread that samples them. */
 class Sampler {
@@ -25,7 +31,11 @@ public:
     void start()
     {
         stops_ = false;
-        thread_ = std::thread([this] { run(); });
+        try {
+            thread_ = std::thread([this] { run(); });
+        } catch (const std::system_error &error) {
+            sql_print_warning("Frond: no thread for statistics, ANALYZE TABLE is needed: %s", error.what());
+        }
     }
 
     void stop()
@@ -43,6 +53,9 @@ public:
 
     void add(Sample sample)
     {
+        /* Its statistics stay as if they were being sampled: no other thread tries in vain. */
+        if (!thread_.joinable())
+            return;
         {
             std::lock_guard<std::mutex> guard(mutex_);
             samples_.push_back(std::move(sample));
@@ -63,15 +76,21 @@ private:
             samples_.pop_front();
             guard.unlock();
             const ulonglong begin = microsecond_interval_timer();
-            take(sample);
-            sample.statistics->ended(microsecond_interval_timer() - begin);
+            bool is_taken = false;
+            try {
+                is_taken = take(sample);
+            } catch (const std::bad_alloc &) {
+                sql_print_warning("Frond: no memory for the statistics of table '%s'", sample.table.c_str());
+            }
+            sample.statistics->ended(microsecond_interval_timer() - begin, !is_taken);
             guard.lock();
         }
         guard.unlock();
         my_thread_end();
     }
 
-    void take(const Sample &sample)
+    /* Samples a table. Returns false if not all of its keys could be read. */
+    bool take(const Sample &sample)
     {
         frond_error error;
         Rows_per_key found(sample.indexes.size());
@@ -81,7 +100,7 @@ private:
         });
         for (size_t i = 0; i < found.size() && code == FROND_OK; i++) {
             if (stops_)
-                return;
+                return true;
             const Sample::Index &index = sample.indexes[i];
             if (index.is_unique && index.ends.size() == 1) {
                 found[i] = {1};
@@ -91,10 +110,12 @@ private:
                 return sample_keys(tree, index.ends, rows, &found[i], &error);
             });
         }
-        if (code == FROND_OK)
-            sample.statistics->set(std::move(found), rows);
-        else if (code != NO_SUCH_TREE) /* Dropped or renamed meanwhile. */
-            sql_print_warning("Frond: no statistics of table '%s': %s", sample.table.c_str(), error.message);
+        if (code == NO_SUCH_TREE) /* Dropped or renamed meanwhile. */
+            return true;
+        if (code != FROND_OK)
+            sql_print_warning("Frond: statistics of table '%s' are incomplete: %s", sample.table.c_str(), error.message);
+        sample.statistics->set(std::move(found), rows);
+        return code == FROND_OK;
     }
 
     /* Calls a function with a tree. Returns a code of the engine. */
@@ -116,7 +137,8 @@ private:
     std::thread thread_;
 };
 
-Sampler sampler;
+/* Never destroyed: the server may exit without a shutdown of its plugins, while the thread runs. */
+Sampler &sampler = *new Sampler;
 
 }  // namespace
 
@@ -137,13 +159,30 @@ int sample_keys(const frond_tree *tree, const std::vector<uint> &ends, uint64_t 
     return FROND_OK;
 }
 
+std::shared_ptr<Statistics> Statistics::of(uint64_t row_tree, const std::vector<uint> &trees)
+{
+    static std::mutex mutex;
+    static auto &tables = *new std::unordered_map<std::string, std::shared_ptr<Statistics>>;
+    std::string name = std::to_string(row_tree);
+    for (uint tree : trees)
+        name.append("/").append(std::to_string(tree));
+    std::lock_guard<std::mutex> guard(mutex);
+    if (tables.size() >= TABLES_MAX)
+        for (auto table = tables.begin(); table != tables.end();)
+            table = table->second.use_count() == 1 ? tables.erase(table) : std::next(table);
+    std::shared_ptr<Statistics> &found = tables[name];
+    if (found == nullptr)
+        found = std::make_shared<Statistics>();
+    return found;
+}
+
 void Statistics::set(Rows_per_key rows_per_key, uint64_t table_rows)
 {
     auto found = std::make_shared<const Rows_per_key>(std::move(rows_per_key));
     std::lock_guard<std::mutex> guard(mutex_);
     /* Of a key that was just added, nothing is known. */
     const bool is_complete = std::none_of(found->begin(), found->end(), [](const std::vector<uint64_t> &key) { return key.empty(); });
-    sampled_rows_.store(is_complete && !found->empty() ? std::max<uint64_t>(1, table_rows) : 0, std::memory_order_relaxed);
+    sampled_rows_.store(is_complete ? table_rows : 0, std::memory_order_relaxed);
     rows_per_key_ = std::move(found);
     version_.fetch_add(1, std::memory_order_release);
 }
@@ -164,9 +203,10 @@ bool Statistics::begins(uint64_t table_rows)
     return !is_running_.exchange(true, std::memory_order_acq_rel);
 }
 
-void Statistics::ended(ulonglong micros)
+void Statistics::ended(ulonglong micros, bool has_failed)
 {
-    next_at_.store(microsecond_interval_timer() + PAUSES * micros, std::memory_order_relaxed);
+    const ulonglong pause = has_failed ? FAILED_MICROS : PAUSES * micros;
+    next_at_.store(microsecond_interval_timer() + pause, std::memory_order_relaxed);
     is_running_.store(false, std::memory_order_release);
 }
 

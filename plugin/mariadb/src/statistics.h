@@ -4,7 +4,8 @@
   ANALYZE TABLE samples the keys, and stores what it finds with the table. Few users run it, and
   without statistics the optimizer guesses badly. So a thread of the plugin also samples: soon after
   a table of some size is used that has none, and again when the number of its rows has doubled or
-  halved. What it finds is only in memory. It uses at most a hundredth of a core for a table.
+  halved. What it finds is only in memory, where it outlives the closing of the table. It uses at most
+  a hundredth of a core for a table.
 
   SPDX-License-Identifier: GPL-2.0-only
 */
@@ -36,22 +37,30 @@ int sample_keys(const frond_tree *tree, const std::vector<uint> &ends, uint64_t 
 /* What is known of one table. All threads use it, also after the table was closed. */
 class Statistics {
 public:
+    /*
+      The statistics of a table: of its row tree, with indexes in the trees of these numbers. They
+      are kept in memory until the server stops.
+    */
+    static std::shared_ptr<Statistics> of(uint64_t row_tree, const std::vector<uint> &trees);
+
+    /* `table_rows` is how many rows the table had when it was sampled; 0 if that is not known. */
     void set(Rows_per_key rows_per_key, uint64_t table_rows);
     std::shared_ptr<const Rows_per_key> rows_per_key() const;
-    /* Changes whenever the numbers do. */
+    /* Changes whenever the numbers do; 0 until they are set. */
     uint64_t version() const { return version_.load(std::memory_order_acquire); }
     /*
       Whether the table, which now has this many rows, should be sampled. If so, returns true only
       once until `ended` is called. Called for each statement.
     */
     bool begins(uint64_t table_rows);
-    void ended(ulonglong micros);
+    /* It took this long. After a failure, the table is left alone for long. */
+    void ended(ulonglong micros, bool has_failed);
 
 private:
     mutable std::mutex mutex_;
     std::shared_ptr<const Rows_per_key> rows_per_key_ = std::make_shared<Rows_per_key>();
     std::atomic<uint64_t> version_{0};
-    std::atomic<uint64_t> sampled_rows_{0}; /* Rows of the table when it was sampled; 0: never. */
+    std::atomic<uint64_t> sampled_rows_{0}; /* Rows of the table when all keys were sampled, or 0. */
     std::atomic<bool> is_running_{false};
     std::atomic<ulonglong> next_at_{0};
 };
@@ -69,7 +78,10 @@ struct Sample {
     std::vector<Index> indexes;
 };
 
-/* Starts the thread that samples tables; the store is open. */
+/*
+  Starts the thread that samples tables; the store is open. Without it, nothing is sampled but by
+  ANALYZE.
+*/
 void start_sampling();
 /* Ends it, after the index that it is sampling. */
 void stop_sampling();

@@ -12,9 +12,11 @@ import private_server
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SOCKET = ROOT / "target/mariadb/servers/statistics/s.sock"
+LOG = ROOT / "target/mariadb/servers/statistics/error.log"
 CLIENT = ["mariadb", "--no-defaults", f"--socket={SOCKET}", "-uroot", "-N", "-n"]
-# No limit on speed: a sampling that takes this long has failed.
-PATIENCE = 60
+# No limit on speed: a sampling that takes this long has failed. A table is left alone for a hundred
+# times as long as its last sampling took.
+PATIENCE = 300
 ROWS = 20000
 
 server = functools.partial(private_server.server, "statistics")
@@ -50,13 +52,14 @@ def cardinality(table, key, column):
 def expect(what, table, key, column, values):
     """
     Waits for a cardinality within a factor of two. A partition may have as many values as the
-    table, and its statistics are taken for those of all rows: with four of them, twice as many.
+    table, and its statistics are taken for those of all rows: with four of them, up to four times
+    as many.
     """
-    values *= 2 if table == "parted" else 1
+    most = 8 * values if table == "parted" else 2 * values
     end = time.monotonic() + PATIENCE
     while True:
         found = cardinality(table, key, column)
-        if found is not None and values / 2 <= found <= values * 2:
+        if found is not None and values / 2 <= found <= most:
             return 0
         if time.monotonic() > end:
             print(f"{what}: {table}.{column} has {values} values, and SHOW INDEX says {found}")
@@ -84,19 +87,29 @@ def tables_are_sampled():
     sql("TRUNCATE TABLE one")
     sql(f"INSERT INTO one SELECT seq, seq MOD 10, seq MOD 20 FROM seq_1_to_{ROWS}")
     failed += expect("after TRUNCATE", "one", "bc", "b", 10)
-    sql("CREATE INDEX c ON one (c)")
+    sql("ANALYZE TABLE one; CREATE INDEX c ON one (c)")
     failed += expect("of a new index", "one", "c", "c", 20)
+    # What ANALYZE found of an empty table does not hold for a full one, even if it was just opened.
+    sql(f"CREATE TABLE late (a INT PRIMARY KEY, b INT, KEY (b)); ANALYZE TABLE late; INSERT INTO late SELECT seq, seq MOD 40 FROM seq_1_to_{ROWS}")
+    server("stop")
+    server("start", "--default-storage-engine=FROND")
+    failed += expect("analyzed when it was empty", "late", "b", "b", 40)
     return failed
 
 
 def sampled_tables_can_be_dropped():
-    """Tables are dropped, renamed and truncated while they are sampled."""
-    for number in range(40):
-        sql(f"CREATE TABLE t{number} (a INT PRIMARY KEY, b INT, KEY (b)); INSERT INTO t{number} SELECT seq, seq FROM seq_1_to_3000;"
-            f"SELECT COUNT(*) FROM t{number} WHERE b = 7")
-        sql((f"DROP TABLE t{number}", f"RENAME TABLE t{number} TO u{number}; SELECT COUNT(*) FROM u{number} WHERE b = 7",
-             f"TRUNCATE TABLE t{number}; SELECT COUNT(*) FROM t{number} WHERE b = 7",
-             f"ALTER TABLE t{number} DROP INDEX b, ADD INDEX ba (b, a)")[number % 4])
+    """Tables are dropped, renamed, truncated and changed while they are sampled."""
+    keys = [f"k{number} INT AS (b + {number}) STORED" for number in range(12)]
+    indexes = [f"KEY (k{number}, b)" for number in range(12)]
+    for number in range(12):
+        change = ("DROP TABLE t", "RENAME TABLE t TO u; SELECT COUNT(*) FROM u WHERE b = 7; DROP TABLE u",
+                  "TRUNCATE TABLE t; SELECT COUNT(*) FROM t WHERE b = 7; DROP TABLE t",
+                  "ALTER TABLE t DROP INDEX k0, ADD INDEX ba (b, a); DROP TABLE t")[number % 4]
+        sql(f"CREATE TABLE t (a INT PRIMARY KEY, b INT, {', '.join(keys)}, {', '.join(indexes)});"
+            f"INSERT INTO t (a, b) SELECT seq, CRC32(seq) MOD 100000 FROM seq_1_to_{ROWS}; SELECT COUNT(*) FROM t WHERE b = 7; {change}")
+    if "statistics of table" in LOG.read_text():
+        print("Tables that were sampled could not be read: see the error log")
+        return 1
     return 0
 
 
@@ -110,18 +123,25 @@ def row_lookups(connection, statement):
 def covering_entries_are_enough():
     """
     A prepared statement that gets another TABLE object of the server than when it was first executed
-    no longer knows which indexes cover it (MariaDB 10.11.18, with every engine).
+    no longer knows which indexes cover it (MariaDB 10.11.18, with InnoDB as well).
     """
     sql("CREATE TABLE covered (a INT PRIMARY KEY, b INT, c INT, pad CHAR(200), KEY bc (b, c));"
         f"INSERT INTO covered SELECT seq, CRC32(seq) MOD 100, seq, REPEAT('x', 200) FROM seq_1_to_{ROWS}; FLUSH ENGINE LOGS")
     server("stop")
     server("start", "--default-storage-engine=FROND")
+    # Sampling looks up blocks, too.
+    if expect("before a prepared statement", "covered", "bc", "b", 100):
+        return 1
     one, other = Connection(), Connection()
     one.run("PREPARE s FROM 'SELECT COUNT(b), SUM(c) FROM covered FORCE INDEX (bc) WHERE b = 5'; EXECUTE s;"
             "PREPARE e FROM 'EXPLAIN SELECT COUNT(b), SUM(c) FROM covered FORCE INDEX (bc) WHERE b = 5'; EXECUTE e")
-    other.run("LOCK TABLES covered READ")
-    if "Using index" in one.run("EXECUTE e")[-1]:
-        print("statistics: this server keeps covering indexes; the test of prepared statements tests nothing")
+    sql("CREATE TABLE of_innodb (a INT PRIMARY KEY, b INT, c INT, KEY bc (b, c)) ENGINE=InnoDB;"
+        "INSERT INTO of_innodb SELECT a, b, c FROM covered")
+    one.run("PREPARE i FROM 'EXPLAIN SELECT COUNT(b), SUM(c) FROM of_innodb FORCE INDEX (bc) WHERE b = 5'; EXECUTE i")
+    other.run("LOCK TABLES covered READ, of_innodb READ")
+    for engine, statement in (("FROND", "e"), ("InnoDB", "i")):
+        if "Using index" in one.run(f"EXECUTE {statement}")[-1]:
+            print(f"statistics: with {engine}, this server keeps covering indexes: that prepared statements need no rows is not tested")
     rows = int(one.run("EXECUTE s")[-1].split("\t")[0])
     found = row_lookups(one, "EXECUTE s")
     whole = row_lookups(one, "SELECT COUNT(b), SUM(c), SUM(LENGTH(pad)) FROM covered FORCE INDEX (bc) WHERE b = 5")
