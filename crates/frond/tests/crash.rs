@@ -130,7 +130,7 @@ fn transactions_survive_crashes_everywhere() {
 #[test]
 fn recovery_survives_crashes_in_recovery() {
     let plan =
-        CrashPlan { states: CrashOptions::short(), nested_one_in: 60, ..CrashPlan::default() };
+        CrashPlan { states: CrashOptions::short(), nested_one_in: 120, ..CrashPlan::default() };
     let mut total = CrashReport::default();
     for (seed, level) in effort::seeds(3).zip([Durability::Sync, Durability::Os, Durability::Lazy])
     {

@@ -332,6 +332,16 @@ mod armed {
         assert!(told.iter().all(Result::is_ok));
     }
 
+    /// Seeds that showed bugs which the first seeds do not show. The search begins with them,
+    /// because a seed takes seconds, and continues with all others.
+    const SHOWN_BY: [(&str, u64); 5] = [
+        ("store: a full disk hides the reserve", 8),
+        ("db: a full disk fails a recovery", 2),
+        ("db: range deletes are not logged", 7),
+        ("load: recovery does not claim what the log names", 5),
+        ("load: record before the pages are synced", 5),
+    ];
+
     fn caught(
         campaign: &str,
         bug: &'static str,
@@ -339,7 +349,8 @@ mod armed {
     ) -> Result<String, String> {
         plant::arm(Some(bug));
         let mut met = 0;
-        let found = (0..SEEDS).find_map(|seed| {
+        let first = SHOWN_BY.iter().find(|(name, _)| *name == bug).map_or(0, |(_, seed)| *seed);
+        let found = (first..SEEDS).chain(0..first).find_map(|seed| {
             let failure = run(seed).err();
             met += plant::met();
             plant::arm(Some(bug));
