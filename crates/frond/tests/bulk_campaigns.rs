@@ -80,7 +80,7 @@ fn loads_survive_crashes_everywhere() {
     }
     println!("{loaded} loads: {total}");
     assert_eq!(total.percent_used(), 100, "a call was no crash point");
-    assert!(loaded > 0 && total.lossy > 0 && total.nested > 0);
+    assert!(loaded >= 4 && total.lossy > 0 && total.nested > 0);
 }
 
 /// A full disk fails a load and nothing else; the load's space is freed. Promise: P13.

@@ -183,7 +183,11 @@ void Plan::index_layout(uint number, std::vector<frond_part> *key, std::vector<f
     index.entry->append_layout(value);
 }
 
-Share::Share(const char *path, const TABLE *table) : name(tree_name(path)), plan(table)
+/* Tables that ALTER TABLE fills are not sampled: they are soon renamed, and then opened anew. */
+Share::Share(const char *path, const TABLE *table)
+    : name(tree_name(path)),
+      plan(table),
+      is_sampled_(!plan.indexes.empty() && name.find("/#sql") == std::string::npos)
 {
     thr_lock_init(&lock);
 }
@@ -290,8 +294,7 @@ uint64_t Share::rows()
 
 void Share::sample_if_due(uint64_t rows)
 {
-    /* Tables that ALTER TABLE fills are soon renamed, and then opened anew. */
-    if (is_temporary() || plan.indexes.empty() || name.find("/#sql") != std::string::npos || !statistics->begins(rows))
+    if (!is_sampled_ || is_temporary() || !statistics->begins(rows))
         return;
     try {
         Sample sample;

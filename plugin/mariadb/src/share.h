@@ -148,6 +148,7 @@ private:
     void find_statistics();
     void refresh_sizes();
 
+    const bool is_sampled_;
     std::shared_ptr<Temporary_table> temporary_;
     frond_tree *rows_ = nullptr;
     std::vector<frond_tree *> trees_;

@@ -9,11 +9,11 @@ import sys
 import time
 
 import private_server
+from compare import Session
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SOCKET = ROOT / "target/mariadb/servers/statistics/s.sock"
 LOG = ROOT / "target/mariadb/servers/statistics/error.log"
-CLIENT = ["mariadb", "--no-defaults", f"--socket={SOCKET}", "-uroot", "-N", "-n"]
 # No limit on speed: a sampling that takes this long has failed. A table is left alone for a hundred
 # times as long as its last sampling took.
 PATIENCE = 300
@@ -23,24 +23,8 @@ server = functools.partial(private_server.server, "statistics")
 
 
 def sql(text, database="d"):
-    return subprocess.run([*CLIENT, database, "-e", text], stdout=subprocess.PIPE, text=True, check=True).stdout
-
-
-class Connection:
-    """A connection that stays open."""
-
-    def __init__(self):
-        self.client = subprocess.Popen([*CLIENT, "d"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def run(self, text):
-        self.client.stdin.write(f"{text};\nSELECT 'end of answer';\n")
-        self.client.stdin.flush()
-        lines = []
-        while (line := self.client.stdout.readline().rstrip("\n")) != "end of answer":
-            if not line:
-                raise RuntimeError(f"no answer: {text}")
-            lines.append(line)
-        return lines
+    return subprocess.run(["mariadb", "--no-defaults", f"--socket={SOCKET}", "-uroot", "-N", database, "-e", text], stdout=subprocess.PIPE,
+                          text=True, check=True).stdout
 
 
 def cardinality(table, key, column):
@@ -113,10 +97,10 @@ def sampled_tables_can_be_dropped():
     return 0
 
 
-def row_lookups(connection, statement):
+def row_lookups(session, statement):
     """Number of blocks that a statement looks up in the cache."""
     count = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Frond_cache_hits', 'Frond_cache_misses')"
-    before, after = ([int(line.split("\t")[1]) for line in connection.run(text)[-2:]] for text in (count, f"{statement}; {count}"))
+    before, after = ([int(line.split("\t")[1]) for line in session.ask(text)[-2:]] for text in (count, f"{statement}; {count}"))
     return sum(after) - sum(before)
 
 
@@ -132,17 +116,17 @@ def covering_entries_are_enough():
     # Sampling looks up blocks, too.
     if expect("before a prepared statement", "covered", "bc", "b", 100):
         return 1
-    one, other = Connection(), Connection()
-    one.run("PREPARE s FROM 'SELECT COUNT(b), SUM(c) FROM covered FORCE INDEX (bc) WHERE b = 5'; EXECUTE s;"
+    one, other = (Session(SOCKET, "d", "FROND") for _ in range(2))
+    one.ask("PREPARE s FROM 'SELECT COUNT(b), SUM(c) FROM covered FORCE INDEX (bc) WHERE b = 5'; EXECUTE s;"
             "PREPARE e FROM 'EXPLAIN SELECT COUNT(b), SUM(c) FROM covered FORCE INDEX (bc) WHERE b = 5'; EXECUTE e")
     sql("CREATE TABLE of_innodb (a INT PRIMARY KEY, b INT, c INT, KEY bc (b, c)) ENGINE=InnoDB;"
         "INSERT INTO of_innodb SELECT a, b, c FROM covered")
-    one.run("PREPARE i FROM 'EXPLAIN SELECT COUNT(b), SUM(c) FROM of_innodb FORCE INDEX (bc) WHERE b = 5'; EXECUTE i")
-    other.run("LOCK TABLES covered READ, of_innodb READ")
+    one.ask("PREPARE i FROM 'EXPLAIN SELECT COUNT(b), SUM(c) FROM of_innodb FORCE INDEX (bc) WHERE b = 5'; EXECUTE i")
+    other.ask("LOCK TABLES covered READ, of_innodb READ")
     for engine, statement in (("FROND", "e"), ("InnoDB", "i")):
-        if "Using index" in one.run(f"EXECUTE {statement}")[-1]:
+        if "Using index" in one.ask(f"EXECUTE {statement}")[-1]:
             print(f"statistics: with {engine}, this server keeps covering indexes: that prepared statements need no rows is not tested")
-    rows = int(one.run("EXECUTE s")[-1].split("\t")[0])
+    rows = int(one.ask("EXECUTE s")[-1].split("\t")[0])
     found = row_lookups(one, "EXECUTE s")
     whole = row_lookups(one, "SELECT COUNT(b), SUM(c), SUM(LENGTH(pad)) FROM covered FORCE INDEX (bc) WHERE b = 5")
     if rows < ROWS // 200 or not found * 3 < whole:
