@@ -32,7 +32,9 @@ fn frond_txn_prepare(
     prepared: New<frond_prepared>,
 ) -> Done {
     let (xid, level) = (Xid::new(xid_data)?, durability(level)?);
-    let level = level.ok_or_else(|| misuse("the durability of the prepare is missing"))?;
+    let level = level.ok_or_else(|| {
+        misuse("FROND_AS_STORE is not allowed here: a prepare needs a durability level")
+    })?;
     prepared.give(frond_prepared(end(txn)?.prepare_with(&xid, level)?))
 }
 

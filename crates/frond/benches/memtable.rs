@@ -203,7 +203,7 @@ fn read(memtable: &Arc<Memtable>, keys: &[Key]) {
         }
     });
     time("drain", keys.len(), || {
-        let mut drain = memtable.drain_cursor(TREE, LATEST);
+        let mut drain = memtable.apply_cursor(TREE, LATEST);
         while let Some(drained) = drain.next() {
             black_box(drained.key[0]);
             for (_, message) in drained.versions {

@@ -64,7 +64,7 @@ fn loaded_trees_match_the_model() {
 fn loads_survive_crashes_everywhere() {
     let plan = CrashPlan {
         states: CrashOptions { random_subsets: 1, ..CrashOptions::short() },
-        nested_one_in: 500,
+        nested_one_in: 200,
         nested_depth: 2,
         ..CrashPlan::default()
     };

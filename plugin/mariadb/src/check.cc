@@ -13,19 +13,19 @@ namespace frond {
 namespace {
 
 /* Maximum number of wrong entries that are reported one by one; the others are only counted. */
-constexpr uint64_t FAULTS_TOLD = 5;
-constexpr size_t KEY_BYTES_TOLD = 32;
-constexpr uint64_t ODD = 0x9E3779B97F4A7C15;
+constexpr uint64_t FAULTS_REPORTED_MAX = 5;
+constexpr size_t KEY_BYTES_REPORTED_MAX = 32;
+constexpr uint64_t HASH_MULTIPLIER = 0x9E3779B97F4A7C15;
 
 std::string hexadecimal(std::string_view bytes)
 {
     std::string text;
-    for (uchar byte : bytes.substr(0, KEY_BYTES_TOLD)) {
+    for (uchar byte : bytes.substr(0, KEY_BYTES_REPORTED_MAX)) {
         char digits[3];
         snprintf(digits, sizeof digits, "%02X", byte);
         text += digits;
     }
-    return bytes.size() > KEY_BYTES_TOLD ? text + "..." : text;
+    return bytes.size() > KEY_BYTES_REPORTED_MAX ? text + "..." : text;
 }
 
 /* Makes all columns readable and writable during its lifetime. */
@@ -58,8 +58,8 @@ Table_check::~Table_check()
 void Table_check::Tally::add(std::string_view key, std::string_view value)
 {
     const std::hash<std::string_view> hash;
-    uint64_t mixed = hash(key) * ODD + hash(value);
-    sum += (mixed ^ mixed >> 32) * ODD;
+    uint64_t mixed = hash(key) * HASH_MULTIPLIER + hash(value);
+    sum += (mixed ^ mixed >> 32) * HASH_MULTIPLIER;
     entries++;
 }
 
@@ -151,7 +151,7 @@ int Table_check::check_rows(uint64_t *rows, std::vector<Tally> *wanted)
     const int code = scan(handler_->share_->row_tree(), [&](std::string_view row_key, std::string_view row) {
         ++*rows;
         if (!read_row(row_key, row)) {
-            if (++bad <= FAULTS_TOLD)
+            if (++bad <= FAULTS_REPORTED_MAX)
                 corrupt("the row with key %s cannot be decoded", hexadecimal(row_key).c_str());
             return FROND_OK;
         }
@@ -181,7 +181,7 @@ int Table_check::look_for_faults(uint number)
     uint64_t faults = 0;
     std::string row_key;
     auto fault = [&](const char *what, std::string_view key) {
-        if (++faults <= FAULTS_TOLD)
+        if (++faults <= FAULTS_REPORTED_MAX)
             corrupt("index '%s': %s, key %s", name, what, hexadecimal(key).c_str());
         return FROND_OK;
     };

@@ -56,7 +56,8 @@ public:
                how_.when_locked == how.when_locked && how_.projection_number == how.projection_number;
     }
     /*
-      Opens over [from, to), before its first row; an empty `to` means no end. Returns a HA_ERR_*.
+      Opens over [from, to), before its first row; an empty `to` means no end. Returns an HA_ERR_*
+      code.
     */
     int open(Session *session, Tree tree, const How &how, std::string_view from, std::string_view to);
     /* Moves to another range of the tree for which it is open. */

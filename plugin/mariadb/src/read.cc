@@ -478,7 +478,7 @@ bool ha_frond::next_range(range_seq_t handler, KEY_MULTI_RANGE *range)
     return self->ranges_error_ != 0 || !self->ranges_ahead_.next(range);
 }
 
-/* Takes the next ranges, and reads the rows that they name. Returns a HA_ERR_*. */
+/* Takes the next ranges, and reads the rows that they name. Returns an HA_ERR_* code. */
 int ha_frond::fill_ranges()
 {
     leave_stale_rows();
@@ -518,7 +518,7 @@ size_t ha_frond::rows_together() const
 /*
   Called when the row of an entry is about to be read: reads it together with the rows of the
   entries that were fetched with it. Each time that the statement has used all rows read so far, the
-  number of rows read together grows. Returns a HA_ERR_*.
+  number of rows read together grows. Returns an HA_ERR_* code.
 */
 int ha_frond::read_entries_ahead(const Index &index)
 {

@@ -37,7 +37,7 @@ public:
     size_t size() const { return ends_.size(); }
     /*
       Reads the rows that were added, with these parts (null: all), whose number is remembered.
-      Returns a HA_ERR_*.
+      Returns an HA_ERR_* code.
     */
     int read(Session *session, const Tree &tree, const frond_projection *projection, uint64_t projection_number);
     /*

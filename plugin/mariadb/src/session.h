@@ -34,7 +34,7 @@ public:
 
     THD *thd() const { return thd_; }
     frond_txn *txn() const { return txn_; }
-    /* Cancels operations that it is set on when the statement is killed. */
+    /* Set on an operation, it cancels that operation when the statement is killed. */
     const frond_interrupter *interrupter() const { return interrupter_; }
 
     /*
@@ -51,7 +51,9 @@ public:
     */
     void see_own_writes();
 
-    /* Begins the transaction and marks the statement, unless that is done. Returns a HA_ERR_*. */
+    /*
+      Begins the transaction and marks the statement, unless that is done. Returns an HA_ERR_* code.
+    */
     int begin_statement()
     {
         if (in_substatement_)

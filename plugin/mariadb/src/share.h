@@ -52,7 +52,7 @@ struct Attributes {
     uint tree_number(uint key) const { return trees.empty() ? key : trees[key]; }
     std::string tree_name(uint number) const { return "#" + id + "/" + std::to_string(number); }
     std::string index_name(uint key) const { return tree_name(tree_number(key)); }
-    /* Reads the attributes of a table's row tree. Returns a HA_ERR_*. */
+    /* Reads the attributes of a table's row tree. Returns an HA_ERR_* code. */
     static int read(const frond_tree *tree, Attributes *attributes);
     static int read(const char *tree_name, Attributes *attributes);
 };
@@ -121,7 +121,7 @@ public:
     int reserve(Counter counter, uint64_t least, uint64_t count, uint64_t *first, frond_error *error);
     uint64_t next_number(Counter counter);
     uint64_t rows();
-    /* Has the table, which now has this many rows, sampled if that is due. */
+    /* Schedules sampling of the table, which now has this many rows, if that is due. */
     void sample_if_due(uint64_t rows);
     uint64_t data_bytes();
     uint64_t index_bytes();

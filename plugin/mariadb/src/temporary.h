@@ -22,7 +22,7 @@ public:
     ~Temporary_table();
     Temporary_table(const Temporary_table &) = delete;
 
-    /* Returns a HA_ERR_*. */
+    /* Returns an HA_ERR_* code. */
     static int create(THD *thd, const std::string &name, const Plan &plan, int size_class, uint64_t auto_increment);
     /* Returns null if there is none. */
     static std::shared_ptr<Temporary_table> find(const std::string &name);
@@ -40,7 +40,7 @@ public:
     /* Takes numbers for AUTO_INCREMENT or hidden row ids, as frond_tree_reserve does. */
     void reserve(uint counter, uint64_t least, uint64_t count, uint64_t *first);
     uint64_t next_number(uint counter) const { return next_[counter]; }
-    /* TRUNCATE. Returns a HA_ERR_*. */
+    /* TRUNCATE. Returns an HA_ERR_* code. */
     int clear(THD *thd);
 
 private:

@@ -1,5 +1,5 @@
 /*
-  Strings in a form that sorts by its bytes as their collation sorts them.
+  Sort keys: strings encoded so that memcmp orders them as their collation does.
   SPDX-License-Identifier: GPL-2.0-only
 */
 #ifndef FROND_WEIGHTS_H

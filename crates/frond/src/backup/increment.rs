@@ -115,7 +115,7 @@ impl<'a> IncrementWriter<'a> {
         };
         let file = store::open_unfinished(env, &unfinished)?;
         if !file.try_lock(LockKind::Exclusive).map_err(failed("lock"))? {
-            let owner = "a backup that is being made there".into();
+            let owner = "another backup to the same target".into();
             return Err(Error::Locked { dir: unfinished, owner });
         }
         file.set_len(0).map_err(failed("resize"))?;

@@ -10,12 +10,12 @@
 //! ```
 //!
 //! Invariants
-//! 1. A backup is the store after one commit, and contains every commit that had returned before
-//!    the call (Promise: P26).
+//! 1. A backup contains the store as of one commit, and contains every commit that had returned
+//!    before the call (Promise: P26).
 //! 2. No page is copied that was not verified against the link that leads to it (Promise: P9).
 //! 3. A target appears under its name whole and durable, or not at all; neither a backup nor a
 //!    restore ever writes to existing files.
-//! 4. An increment is accepted only after the version for which it was made.
+//! 4. An increment is accepted only on top of the version from which it was made.
 //! 5. Commits, applies and checkpoints continue concurrently; pages of the copied version are kept
 //!    until the copy ends (Rule: I18).
 //! 6. Memory: one run, or a piece of a blob, and some bytes for each extent of the version.
@@ -196,9 +196,9 @@ impl Db {
         Ok(BackupInfo::new(&superblock, copied))
     }
 
-    /// Writes a file that a [`Backup`] combines with the backup `base` to the store as it is now.
-    /// Reads what was written since and the inner nodes above it; otherwise as
-    /// [`backup`](Self::backup).
+    /// Writes an increment: a file from which, together with the backup `base`, a [`Backup`]
+    /// restores the store as it is now. Reads the pages written since `base` and the inner nodes
+    /// above them; otherwise as [`backup`](Self::backup).
     ///
     /// # Errors
     /// `WrongBase` if `base` is no earlier version of this store; otherwise as
@@ -280,8 +280,8 @@ impl Shared {
                 }
             }
             if engine.env.clock.now() >= until {
-                let why = "transactions are prepared that write values over 64 KiB, or more than \
-                           memory holds, which lie where a backup does not reach; decide them, and begin the backup again";
+                let why = "prepared transactions have values over 64 KiB or spilled writes, which a \
+                           backup cannot contain; commit or roll them back, then start the backup again";
                 return Err(Error::InvalidArgument(why.into()));
             }
             engine.env.clock.sleep(IN_DOUBT_PAUSE);

@@ -1,5 +1,5 @@
-//! Restoring: the newest version of a chain of backups is walked from its root, taking each page
-//! from the newest backup that has it.
+//! Restoring: the newest version of a chain of backups is walked from its root, and each page is
+//! taken from the newest backup that has it.
 //!
 //! Every page is verified against its parent before it is written, so the result is the store as it
 //! was, or an error. This holds even if a backup is damaged, or does not belong to the others
@@ -120,7 +120,8 @@ impl Backup {
     /// # Errors
     /// `WrongBase` if an increment does not continue what comes before it; `InvalidArgument` if the
     /// target exists, or if the full backup is a store that was not closed; damage of a backup; I/O
-    /// errors. After an error there is no `target`.
+    /// errors. After an error there is no `target`, unless only the sync of its parent directory or
+    /// the release of the backup failed.
     pub fn restore(&self, target: impl AsRef<Path>) -> Result<BackupInfo> {
         let chain = Chain::open(self)?;
         let copied = Target::make(&self.env, target.as_ref(), &chain.superblock, |target| {

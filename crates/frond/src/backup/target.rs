@@ -93,8 +93,8 @@ impl<'a> Target<'a> {
         Error::io(self.file.path(), action, 0, error)
     }
 
-    /// Frees the space after an error, which is what the caller gets; what cannot be removed now is
-    /// removed by the next attempt.
+    /// Removes the unfinished files after an error. Failures are ignored, since the caller reports
+    /// the first error; the next attempt removes what is left.
     fn discard(&self) {
         let names = self.env.vfs.list(&self.unfinished).unwrap_or_default();
         for name in names.iter().filter(|name| is_ours(name)) {
@@ -112,21 +112,22 @@ fn clear(env: &Env, dir: &Path) -> Result<()> {
     if let Some(other) = names.iter().find(|name| !is_ours(name)) {
         let (dir, other) = (dir.display(), other.display());
         return Err(Error::InvalidArgument(format!(
-            "{dir} already contains {other}, which is not part of a backup; choose an empty directory"
+            "{dir} contains {other}, which is not part of a backup; remove {dir}, or choose another target"
         )));
     }
-    for name in names {
-        let path = dir.join(&name);
-        if name == Path::new(STORE_FILE) {
+    // Before anything is removed: another process may be writing there.
+    let _locked = match names.iter().find(|name| *name == Path::new(STORE_FILE)) {
+        Some(name) => {
             let mode = OpenMode { write: true, ..OpenMode::default() };
-            let file = env.vfs.open(&path, mode).map_err(failed("open"))?;
+            let file = env.vfs.open(&dir.join(name), mode).map_err(failed("open"))?;
             if !file.try_lock(LockKind::Exclusive).map_err(failed("lock"))? {
                 return Err(being_made(dir));
             }
+            Some(file)
         }
-        env.vfs.remove(&path).map_err(failed("remove from"))?;
-    }
-    Ok(())
+        None => None,
+    };
+    names.iter().try_for_each(|name| env.vfs.remove(&dir.join(name)).map_err(failed("remove from")))
 }
 
 fn is_ours(name: &Path) -> bool {
@@ -136,7 +137,10 @@ fn is_ours(name: &Path) -> bool {
 }
 
 fn being_made(dir: &Path) -> Error {
-    Error::Locked { dir: dir.to_owned(), owner: "a backup that is being made there".into() }
+    Error::Locked {
+        dir: dir.to_owned(),
+        owner: "another backup or restore to the same target".into(),
+    }
 }
 
 /// Fails if the path exists: existing files are never written to.

@@ -6,7 +6,8 @@ use super::*;
 use crate::{
     Options,
     check::CheckMode,
-    io::{MemoryVfs, RealClock, RealRng, Workers},
+    io::{LockKind, MemoryVfs, OpenMode, RealClock, RealRng, Workers},
+    store::STORE_FILE,
     sync::Arc,
 };
 
@@ -102,6 +103,25 @@ fn an_increment_includes_a_tree_that_was_loading_during_its_base() {
 }
 
 #[cfg(feature = "planted-bugs")]
+/// A backup that another process is making to the same target loses no file. Its log segment comes
+/// before the locked file in the order of names.
+#[test]
+fn an_unfinished_backup_of_another_process_is_not_touched() {
+    let env = env();
+    let db = open(&env, "/store");
+    env.vfs.create_dir(Path::new("/full.new")).unwrap();
+    let create = OpenMode { write: true, create_new: true, direct: false };
+    let open_in = |name: &str| env.vfs.open(&Path::new("/full.new").join(name), create).unwrap();
+    drop(open_in("log-0000000000000001.frond"));
+    let store = open_in(STORE_FILE);
+    assert!(store.try_lock(LockKind::Exclusive).unwrap());
+    let refused = db.backup("/full");
+    assert!(matches!(&refused, Err(Error::Locked { .. })), "{refused:?}");
+    assert_eq!(env.vfs.list(Path::new("/full.new")).unwrap().len(), 2);
+    store.unlock().unwrap();
+    db.backup("/full").unwrap();
+}
+
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {

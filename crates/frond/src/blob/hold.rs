@@ -16,7 +16,7 @@ pub struct BlobHold {
 }
 
 impl BlobHold {
-    /// Holds an extent that the space knows: just allocated, or named by the log.
+    /// Holds an allocated extent: one that was just allocated, or one that the log names.
     pub fn new(store: &Arc<Store>, extent: Extent) -> Arc<Self> {
         store.space().hold(extent.offset);
         Arc::new(Self { store: store.clone(), extent, synced: AtomicBool::new(false) })

@@ -190,7 +190,7 @@ fn verify_filling(file: &StoreFile, offset: u64, filling: &[u8]) -> Result<()> {
         offset,
         filling.len() as u64,
         WHAT,
-        "bytes between its pieces and its table",
+        "the padding between its pieces and its table is not zero",
     ))
 }
 

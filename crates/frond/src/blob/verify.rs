@@ -96,7 +96,12 @@ impl<'a> BlobCheck<'a> {
             return Ok(bytes.len());
         }
         let (offset, bytes) = (extent.offset + self.at, bytes.len() as u64);
-        Err(self.file.malformed(offset, bytes, WHAT, "its end is not what it was"))
+        Err(self.file.malformed(
+            offset,
+            bytes,
+            WHAT,
+            "the bytes after its last piece are not zeros followed by its table",
+        ))
     }
 
     /// Ends the check: all bytes must have been passed.

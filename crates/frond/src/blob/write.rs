@@ -90,7 +90,7 @@ fn allocate(store: &Store, request: &Request, is_background: bool) -> Result<Ext
     let admitted = (request.bytes + COMMIT_BYTES).div_ceil(2);
     store.admit(admitted)?;
     let extent = store.allocate_temporary(request);
-    store.settle_admitted(admitted);
+    store.release_admitted(admitted);
     extent
 }
 

@@ -1,9 +1,9 @@
-//! Bounds of a store, in one table: how long, how large and how many anything may be.
+//! The limits of a store, in one table: maximum lengths, sizes and counts.
 //!
 //! The naive design puts a constant next to each format. Each reader then rejects what exceeds its
-//! own constant, but a writer that does not check commits more than that: the commit is
-//! acknowledged, and the store does not open again. Tests do not notice, because no test writes 64
-//! MiB of anything. So all bounds are in one table, [`BOUNDS`]:
+//! own constant, but a writer without the same check can commit more than that: the commit is
+//! acknowledged, and the store cannot be opened again. Tests do not notice, because no test writes
+//! 64 MiB of anything. So all bounds are in one table, [`BOUNDS`]:
 //!
 //! 1. A bound that a reader enforces is enforced by a writer before anything is acknowledged: the
 //!    call is refused with a documented error ([`At::Refused`]), or the writer splits what it
@@ -42,7 +42,7 @@ pub enum Unit {
 pub enum At {
     /// The call is refused with this error code, and has no effect.
     Refused(&'static str),
-    /// The writer splits: it starts another one, or leaves out what does not fit.
+    /// The writer splits: it starts another item of the same kind, or leaves out what does not fit.
     Cut,
     /// No writer can reach it, for this reason. It cannot be made tiny.
     Fixed(&'static str),
@@ -164,8 +164,8 @@ pub(crate) fn take_snapshot_number(next: &mut u32) -> Result<u32> {
 /// Fails if a tree that inherited pages from `inherited` others cannot be cloned in a store with
 /// `pins` pins.
 pub(crate) fn check_clone(inherited: usize, pins: usize) -> Result<()> {
-    if !CLONES_IN_A_ROW.admits(inherited + 1) {
-        return Err(limit_reached(CLONES_IN_A_ROW));
+    if !CLONE_CHAIN.admits(inherited + 1) {
+        return Err(limit_reached(CLONE_CHAIN));
     }
     if !LINEAGE_PINS.admits(pins.saturating_add(inherited) + 1) {
         return Err(limit_reached(LINEAGE_PINS));

@@ -70,7 +70,7 @@ bounds! {
     /// memory each.
     LAYOUT_MAPPED_PARTS: "changes of a tree's layout times its parts", 256 << 10, Count,
         "layout/versions/mod.rs", At::Refused("FRD-1001"), tiny 8;
-    /// All defaults together that mapping adds to a row.
+    /// Total length of the defaults that mapping adds to a row.
     LAYOUT_DEFAULTS_BYTES: "defaults that a row gets by changes of its layout", 32 << 10, Bytes,
         "layout/versions/mod.rs", At::Refused("FRD-1001"), tiny 2;
 
@@ -89,14 +89,14 @@ bounds! {
     // What the store holds.
     /// Tree numbers: the next numbers above are that of all temporary trees, and the lineage of the
     /// store's own pages.
-    TREES: "trees, those that were dropped included", u32::MAX - 2, Count,
+    TREES: "trees, including dropped ones", u32::MAX - 2, Count,
         "bounds/mod.rs", At::Refused("FRD-1018"), tiny 9;
     /// Numbers of named snapshots.
-    SNAPSHOTS: "named snapshots, those that were dropped included", u32::MAX - 1, Count,
+    SNAPSHOTS: "named snapshots, including dropped ones", u32::MAX - 1, Count,
         "bounds/mod.rs", At::Refused("FRD-1018"), tiny 4;
     /// A chain of clones, each of the one before: the root of the last one lists pins of all
     /// others, and 64 roots share a page of at most 64 MiB.
-    CLONES_IN_A_ROW: "clones in a row, each of the one before", 16 << 10, Count,
+    CLONE_CHAIN: "clones in a chain, each a clone of the one before", 16 << 10, Count,
         "bounds/mod.rs", At::Refused("FRD-1018"), tiny 3;
     /// Pins of clones and of named snapshots: the directory of the space map lists each in up to 32
     /// bytes, and reserves room for all of them.

@@ -21,7 +21,7 @@ fn numbers_end_before_the_reserved_ones() {
 
 #[test]
 fn clones_beyond_the_capacity_of_a_page_are_refused() {
-    let (clones, pins) = (CLONES_IN_A_ROW.len(), LINEAGE_PINS.len());
+    let (clones, pins) = (CLONE_CHAIN.len(), LINEAGE_PINS.len());
     check_clone(clones - 1, 0).unwrap();
     assert!(is_refused(check_clone(clones, 0)));
     check_clone(2, pins - 3).unwrap();

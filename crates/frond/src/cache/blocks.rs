@@ -7,7 +7,7 @@
 //!    never reused, so a reused extent needs no invalidation. Blocks of runs that die are
 //!    removed all the same ([`BlockCache::forget`]): they would only push others out.
 //! 2. A block enters the cache only after its checksum and its structure were checked.
-//! 3. A block in use stays alive by its reference count, evicted or not.
+//! 3. A block that a reader holds stays alive by its reference count, evicted or not.
 //! 4. If the memory that the cache may have is too fragmented for the next block, the cache evicts
 //!    some blocks, and holds that much less for a while, before more memory is taken from the
 //!    system.
@@ -52,7 +52,7 @@ pub struct Load<'a> {
     pub slots: Option<&'a Arc<BlockSlots>>,
 }
 
-/// A source of decoded blocks.
+/// A source of blocks in the form that readers search.
 pub trait BlockSource: Send + Sync + fmt::Debug {
     /// Returns the block of this key, loading it if it is not cached. The block may be unpacked,
     /// and so longer than `raw_bytes`.
@@ -65,7 +65,7 @@ pub trait BlockSource: Send + Sync + fmt::Debug {
     fn found_in_slot(&self) {}
 }
 
-/// A decoded block, shared with the cache.
+/// A block in the form that readers search, shared with the cache.
 #[derive(Clone, Debug)]
 pub struct CachedBlock(Arc<CacheEntry>);
 
@@ -239,8 +239,8 @@ struct Share {
     withheld: u64,
 }
 
-/// Each grant gives back 1/64 of what is withheld; each failure to find a hole withholds 1/32 of
-/// what is held.
+/// Each grant gives back 1/64 of what is withheld; each failure to find a free span withholds 1/32
+/// of what is held.
 const WITHHELD_SHRINKS: u64 = 64;
 const WITHHELD_GROWS: u64 = 32;
 
@@ -331,8 +331,8 @@ impl BlockCache {
     }
 
     /// True if the block is cached and a reader has asked for it.
-    pub fn is_in_use(&self, key: &BlockKey) -> bool {
-        !cfg!(shuttle) && self.blocks.peek(key).is_some_and(|block| block.0.is_in_use())
+    pub fn was_requested(&self, key: &BlockKey) -> bool {
+        !cfg!(shuttle) && self.blocks.peek(key).is_some_and(|block| block.0.was_requested())
     }
 
     /// Caches a block that was made from blocks in use: its content as it is read, or unpacked. It
@@ -360,7 +360,7 @@ impl BlockCache {
     /// Caches the content of a block in use under another key, as [`take_over`](Self::take_over)
     /// does.
     pub fn take_along(&self, from: &BlockKey, to: BlockKey) {
-        if let Some(block) = self.blocks.peek(from).filter(|block| block.0.is_in_use()) {
+        if let Some(block) = self.blocks.peek(from).filter(|block| block.0.was_requested()) {
             self.take_over(to, &block, &|_| None);
         }
     }
@@ -400,7 +400,7 @@ impl BlockSource for BlockCache {
         }
         if let Some(block) = self.blocks.get(&key) {
             self.hits.mine().fetch_add(1, Ordering::Relaxed);
-            block.0.use_it();
+            block.0.mark_requested();
             // Only a repeated use is worth a slot: a block used once, by a scan or by chance, is
             // not.
             if let Some(slots) = slots {

@@ -1,10 +1,10 @@
 //! Slabs: the memory under everything large, mapped from the system, with huge pages as soon as
 //! there is much of it.
 //!
-//! Pieces of 4 KiB and more from the general allocator cost a page fault for each 4 KiB when they
-//! are new, and a TLB entry for each 4 KiB that a reader touches. A large slab costs one fault and
-//! one entry. The first slabs of a pool are small, so that a small store stays small. Slabs are cut
-//! into spans ([`spans`](super::spans)).
+//! Allocations of 4 KiB and more from the general allocator cost a page fault for each 4 KiB when
+//! they are new, and a TLB entry for each 4 KiB that a reader touches. A large slab costs one fault
+//! and one entry. The first slabs of a pool are small, so that a small store stays small. Slabs are
+//! cut into spans ([`spans`](super::spans)).
 //!
 //! Invariant: a slab starts as zeros, is aligned to 4096 at least, and goes back to the system when
 //! its last owner drops it.
@@ -76,8 +76,7 @@ impl Slab {
         unsafe { system::discard(start, bytes) }
     }
 
-    /// Tells the kernel to make no more huge pages of the slab. Otherwise it would refill the pages
-    /// that were given back.
+    /// Disables huge pages for the slab. Otherwise it would refill the pages that were given back.
     pub fn split(&self) {
         system::split(self.start, self.bytes);
     }

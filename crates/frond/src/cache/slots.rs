@@ -35,7 +35,7 @@ pub(super) struct CacheEntry {
     /// See invariant 4. Readers write it at most once after each time that the cache reads it.
     was_used: AtomicBool,
     /// True once a reader has asked for the block.
-    in_use: AtomicBool,
+    was_requested: AtomicBool,
     home: Mutex<Home>,
 }
 
@@ -115,20 +115,20 @@ impl BlockSlots {
 }
 
 impl CacheEntry {
-    pub fn new(bytes: BlockBytes, in_use: bool) -> Arc<Self> {
+    pub fn new(bytes: BlockBytes, was_requested: bool) -> Arc<Self> {
         let (was_used, home) = (AtomicBool::new(false), Mutex::new(Home::At(Weak::new())));
-        Arc::new(Self { bytes, was_used, in_use: AtomicBool::new(in_use), home })
+        Arc::new(Self { bytes, was_used, was_requested: AtomicBool::new(was_requested), home })
     }
 
     /// True if a reader has asked for the block.
-    pub fn is_in_use(&self) -> bool {
-        self.in_use.load(Ordering::Relaxed)
+    pub fn was_requested(&self) -> bool {
+        self.was_requested.load(Ordering::Relaxed)
     }
 
     /// Records that a reader asks for the block.
-    pub fn use_it(&self) {
-        if !self.is_in_use() {
-            self.in_use.store(true, Ordering::Relaxed);
+    pub fn mark_requested(&self) {
+        if !self.was_requested() {
+            self.was_requested.store(true, Ordering::Relaxed);
         }
     }
 

@@ -1,14 +1,14 @@
 //! Counters of a tree, which hand out numbers: hidden row ids, auto-increment (Rule: I35).
 //!
 //! Invariants
-//! 1. A number is handed out once while a store is open.
+//! 1. A number is handed out at most once while a store is open.
 //! 2. Each change is followed by a note in [`CountedTrees`], so that the next checkpoint writes the
 //!    tree's counters.
 //! 3. A commit to the tree logs its counters, unless an earlier record has logged the same: what a
 //!    durable commit may have used is not handed out after a crash. A checkpoint writes the
 //!    counters with the tree's root.
 //!
-//! Threads: all, without a lock.
+//! Threads: all. Counters are atomic; only noting a tree in [`CountedTrees`] takes a lock.
 
 use std::ops::Range;
 
@@ -118,7 +118,7 @@ impl Counters {
     }
 
     /// Records that a log record contains this value.
-    pub fn are_logged(&self, counter: u8, next: u64) {
+    pub fn mark_logged(&self, counter: u8, next: u64) {
         if let Some(logged) = self.logged.get(usize::from(counter)) {
             logged.fetch_max(next, Ordering::SeqCst);
         }

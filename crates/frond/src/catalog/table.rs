@@ -134,7 +134,7 @@ impl StoredTable {
         for _ in 0..reader.count(4).ok_or_else(ends)? {
             let number = reader.varint().ok_or_else(ends)?;
             let name = reader.bytes().ok_or_else(ends)?;
-            let name = str::from_utf8(name).map_err(|_| malformed("a name is no text"))?;
+            let name = str::from_utf8(name).map_err(|_| malformed("a name is not UTF-8"))?;
             let flags = reader.varint().ok_or_else(ends)?;
             if flags > (UNIQUE | CLUSTERING) {
                 return Err(DecodeError::TooNew { what: format!("{WHAT}: flags {flags:#x}") });
@@ -157,7 +157,7 @@ impl StoredTable {
         if version == VERSION_COLUMNS {
             for _ in 0..reader.count(1).ok_or_else(ends)? {
                 let name = reader.bytes().ok_or_else(ends)?;
-                let name = str::from_utf8(name).map_err(|_| malformed("a name is no text"))?;
+                let name = str::from_utf8(name).map_err(|_| malformed("a name is not UTF-8"))?;
                 columns.push(name.to_owned());
             }
             if check_columns(columns.iter().map(|name| &**name)).is_err() || columns.is_empty() {

@@ -34,7 +34,7 @@ struct Reached {
     tree: Arc<str>,
     /// Runs that list it, in the tree that wrote them: lineage, count.
     counts: Vec<(Lineage, u32)>,
-    /// Lineages from which trees that list it inherit, with the oldest version in which one of them
+    /// Lineages inherited by trees that list it, each with the oldest version for which such a tree
     /// keeps it.
     inherited: Vec<(Lineage, VersionNumber)>,
 }
@@ -79,7 +79,7 @@ impl Blobs {
         let fresh = || Reached { extent, tree: tree.clone(), counts: vec![], inherited: vec![] };
         let blob = self.0.entry(extent.offset).or_insert_with(fresh);
         if blob.extent != extent {
-            return Err("two references of other lengths name one place");
+            return Err("two references with different lengths name the same extent");
         }
         if let Some(lineage) = counts {
             match blob.counts.iter_mut().find(|(one, _)| *one == lineage) {
@@ -113,7 +113,7 @@ impl Blobs {
             let refs = blob.refs(record.lineage);
             let heir = blob.inherited_at(record.lineage);
             if refs == 0 && heir.is_none() {
-                return Some(("lineage", "a blob of another line of descent".into()));
+                return Some(("lineage", "the blob belongs to another lineage".into()));
             }
             // A run that counts the blob needs it alive.
             if !is_kept_for(record, heir.filter(|_| refs == 0)) {

@@ -122,7 +122,7 @@ fn rows(cx: &TreeContext, root: &TreeRoot, visit: &mut dyn FnMut(&[u8], &[u8])) 
         }
         let mut merge = MergeCursor::new(sources);
         while let Some(entry) = merge.next_folded(&folder)? {
-            match folder.settle(entry.message(), &mut made)? {
+            match folder.for_leaf(entry.message(), &mut made)? {
                 Folded::Newer(tag) if tag.kind() == Kind::PutBlob => {
                     visit(entry.key, &cx.read_blob(entry.payload)?);
                 }

@@ -31,7 +31,7 @@ pub struct ColumnUse {
 pub struct TreeColumns {
     /// Number of leaves read.
     pub leaves_read: u64,
-    /// Number of leaves in the tree.
+    /// Number of leaves in the tree, without placeholder leaves.
     pub leaves: u64,
     /// Rows in the leaves read.
     pub rows: u64,
@@ -102,7 +102,8 @@ impl Tree {
             if leaf.is_placeholder() {
                 return Ok(());
             }
-            // The middle one of each group of `one_in`, or the only one of few.
+            // The middle leaf of each group of `one_in`, and always the first leaf, so that few
+            // leaves suffice.
             let wanted = found.leaves % one_in == one_in / 2;
             found.leaves += 1;
             if wanted || found.leaves == 1 {

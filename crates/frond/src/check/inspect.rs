@@ -25,7 +25,7 @@ pub struct LevelShape {
     pub children_min: u64,
     /// Most children of a node.
     pub children_max: u64,
-    /// Bytes that wait in the nodes' buffers, an upper estimate; for leaves, their encoded bytes.
+    /// Bytes that wait in the nodes' buffers, an upper bound; for leaves, their encoded bytes.
     pub bytes: u64,
     /// Tiers of all nodes.
     pub tiers: u64,

@@ -175,7 +175,7 @@ impl<'a> Walk<'a> {
         let is_own = scope.lineage.is_none_or(|lineage| lineage == link.lineage);
         let ancestor = scope.inherits.iter().find(|(lineage, _)| *lineage == link.lineage);
         if !is_own && ancestor.is_none() {
-            self.bad(scope, Some(link), "lineage", "a page of another line of descent");
+            self.bad(scope, Some(link), "lineage", "the page belongs to another lineage");
         }
         let inherited_at = ancestor.map(|&(_, at)| at).filter(|_| !is_own);
         let refs = u32::from(counts && is_own);

@@ -14,7 +14,7 @@ use crate::{
     pipeline::{Background, Engine},
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
     trim::FreedBefore,
-    txn::{KeyLockTable, LastCommits, LockGate, lock_table::LockTable},
+    txn::{KeyLockTable, LockGate, lock_table::LockTable},
     wal::RecordPool,
 };
 
@@ -38,7 +38,6 @@ pub(crate) struct Locking {
     /// Locks of transactions, and of batches while there are transactions.
     pub table: Arc<LockTable>,
     pub gate: LockGate,
-    pub last_commits: LastCommits,
 }
 
 /// What commits share.
@@ -78,7 +77,7 @@ pub(crate) struct Lifecycle {
 impl Locking {
     pub fn new(table: Arc<LockTable>) -> Self {
         let (keys, gate) = (KeyLockTable::default(), LockGate::default());
-        Self { keys, table, gate, last_commits: LastCommits::default() }
+        Self { keys, table, gate }
     }
 }
 

@@ -32,9 +32,9 @@ macro_rules! stats {
             /// Latencies of commits, from the call to its return. Of commits that wait for no disk,
             /// about one in sixteen is timed.
             pub commits: LatencyStats,
-            /// Times that commits waited for a sync of the log, of those that waited.
+            /// How long commits waited for a sync of the log, counting only those that waited.
             pub sync_waits: LatencyStats,
-            /// Times that calls waited for locks, of those that waited.
+            /// How long calls waited for locks, counting only those that waited.
             pub lock_waits: LatencyStats,
         }
 
@@ -47,10 +47,9 @@ macro_rules! stats {
 }
 
 stats! {
-    /// Commits that readers see, as the number of the last one.
+    /// Seqno of the last commit that readers see.
     seqno_visible,
-    /// Commits that are in trees, as the number of the last one; those after it are only in
-    /// memtables and the log.
+    /// Seqno of the last commit that is in the trees; later ones are only in memtables and the log.
     seqno_applied,
     /// Number of the current version of the trees; it rises with each change of them, and skips
     /// many numbers each time the store is opened for writing.
@@ -66,18 +65,18 @@ stats! {
     runs_unwritten_bytes,
     /// Frames of 16 KiB in use: memtables, unwritten pages, reads in progress.
     frames_used,
-    /// Frames there may be.
+    /// Maximum number of frames.
     frames_limit,
     /// Memory that frames and cached blocks have obtained from the system.
     memory_mapped_bytes,
-    /// The part of it that is in use.
+    /// Memory of frames and cached blocks that is in use.
     memory_taken_bytes,
     /// Metadata of trees, runs and extents. It is never evicted, and leaves that much less for
     /// blocks.
     memory_known_bytes,
     /// Memory of the footers of runs.
     run_footers_bytes,
-    /// Footers that were evicted to make room.
+    /// Footers of runs that were evicted to make room.
     run_footers_closed,
     /// Batches in which memtables were applied to trees.
     apply_batches,
@@ -85,17 +84,17 @@ stats! {
     apply_entries_encoded,
     /// Times that buffered changes were merged into a leaf.
     leaf_flushes,
-    /// Entries that these merges encoded.
+    /// Entries encoded by merges into leaves.
     leaf_entries_encoded,
-    /// Blocks that these merges reused without encoding them again.
+    /// Blocks that merges into leaves reused without encoding them again.
     leaf_blocks_carried,
     /// Blocks encoded in leaves.
     leaf_blocks_encoded,
-    /// Bytes of rows in them.
+    /// Bytes of rows in the blocks encoded in leaves, before encoding.
     leaf_encoded_from_bytes,
-    /// Bytes of them once encoded.
+    /// Bytes of the blocks encoded in leaves, once encoded.
     leaf_encoded_bytes,
-    /// Time that took, in nanoseconds.
+    /// Time spent encoding blocks in leaves, nanoseconds.
     leaf_encode_nanos,
     /// Chunks (the bytes of a string column, or a whole row block) compressed with LZ4 or zstd.
     leaf_chunks_coded,
@@ -104,21 +103,21 @@ stats! {
     leaf_chunks_raw,
     /// String models (dictionaries, symbol tables) that were trained.
     leaf_trainings,
-    /// Time that took, in nanoseconds.
+    /// Time spent training string models, nanoseconds.
     leaf_training_nanos,
     /// Blocks encoded in runs that are buffered in nodes.
     buffer_blocks_encoded,
-    /// Bytes of entries in them.
+    /// Bytes of entries in the blocks encoded in buffered runs, before encoding.
     buffer_encoded_from_bytes,
-    /// Bytes of them once encoded.
+    /// Bytes of the blocks encoded in buffered runs, once encoded.
     buffer_encoded_bytes,
-    /// Time that took, in nanoseconds.
+    /// Time spent encoding blocks in buffered runs, nanoseconds.
     buffer_encode_nanos,
     /// Chunks decompressed for reads and merges.
     chunks_decoded,
-    /// Bytes of them once decompressed.
+    /// Bytes of decompressed chunks.
     chunks_decoded_bytes,
-    /// Time that took, in nanoseconds.
+    /// Time spent decompressing chunks, nanoseconds.
     chunks_decode_nanos,
     /// Leaves written by appends in key order, without a merge.
     leaves_appended,
@@ -138,19 +137,19 @@ stats! {
     node_splits,
     /// Merges of runs within a node's buffer.
     run_merges,
-    /// Entries that these merges wrote.
+    /// Entries written by merges of runs within buffers.
     run_merge_entries,
     /// Long values written.
     blobs_written,
-    /// Their size on disk.
+    /// Size on disk of the long values written.
     blob_bytes_written,
     /// Buffers emptied while the store was idle.
     drains,
     /// Checkpoints made.
     checkpoints,
-    /// Pages that they wrote.
+    /// Pages written by checkpoints.
     checkpoint_pages_written,
-    /// Bytes that they wrote.
+    /// Bytes written by checkpoints.
     checkpoint_bytes_written,
     /// Transactions, snapshots and cursors that hold a snapshot;
     /// [`Db::transactions`](crate::Db::transactions) lists their owners.
@@ -165,7 +164,7 @@ stats! {
     snapshot_memtable_bytes,
     /// Memtables of snapshots that were moved to disk.
     snapshot_spills,
-    /// Size of these memtables on disk.
+    /// Size on disk of the memtables of snapshots that were moved there.
     snapshot_spilled_bytes,
     /// Size of the log that recovery would need, or that the change feed keeps.
     log_kept_bytes,
@@ -183,7 +182,7 @@ stats! {
     cache_bytes,
     /// Reads of blocks from the store's file.
     device_reads,
-    /// Bytes that they read.
+    /// Bytes read from the store's file for blocks.
     device_read_bytes,
     /// Parts of the file that were read ahead of scans.
     pieces_read_ahead,
@@ -191,11 +190,11 @@ stats! {
     read_ahead_held_bytes,
     /// Reads of the store's file, of any kind.
     store_reads,
-    /// Bytes that they read.
+    /// Bytes read from the store's file, for any purpose.
     store_read_bytes,
     /// Writes to the store's file.
     store_writes,
-    /// Bytes that they wrote.
+    /// Bytes written to the store's file.
     store_written_bytes,
     /// Syncs of the store's file.
     store_syncs,
@@ -225,7 +224,7 @@ stats! {
     locks,
     /// Ranges locked now.
     lock_ranges,
-    /// Memory of these locks, except for queues and ranges.
+    /// Memory of row and tree locks, without queues and ranges.
     locks_bytes,
     /// Waits for locks that ended with `LockTimeout`.
     lock_timeouts,
@@ -236,7 +235,7 @@ stats! {
     /// Commits, and transactions before their first lock, that were delayed because background
     /// work could not keep up or the log was long.
     writers_slowed,
-    /// Sum of these delays, in nanoseconds.
+    /// Sum of the delays of writers, in nanoseconds.
     writers_slowed_nanos,
     /// Rows that locking scans looked up a second time because of a concurrent commit to their
     /// tree.
@@ -247,7 +246,7 @@ stats! {
 /// with its parent count for the parent.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TreeStats {
-    /// Name of the tree; empty for the catalog.
+    /// Name of the tree; empty for the catalog and for a dropped tree.
     pub tree: String,
     /// Number of the tree.
     pub id: TreeId,
@@ -257,20 +256,21 @@ pub struct TreeStats {
     pub leaves: EncodeStats,
     /// Encoding runs that wait in nodes.
     pub buffers: EncodeStats,
-    /// Decoding of general codecs, in leaves; runs in nodes have none.
+    /// Decompression of chunks of leaves; runs in nodes use no general codec.
     pub decoded: DecodeStats,
 }
 
-/// A range of keys behind an unreadable page. What is written there waits above it, and everything
-/// else goes on; a read that needs the page gets its error. The page is read again from time to
-/// time, and once that succeeds the range is complete and no longer listed.
+/// A range of keys below an unreadable page. New writes to the range wait in buffers above the
+/// page; the rest of the store works as usual. A read that needs the page returns its error. The
+/// page is read again from time to time, and once that succeeds the range is complete and no longer
+/// listed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DamagedRange {
     /// Name of the tree; empty for the catalog.
     pub tree: String,
-    /// First key; `None`: the range starts at the first key.
+    /// First key of the range; `None`: it starts at the beginning of the tree.
     pub from: Option<Vec<u8>>,
-    /// End of the range; `None`: it includes the last key.
+    /// End of the range, exclusive; `None`: it extends to the end of the tree.
     pub to: Option<Vec<u8>>,
     /// Byte offset in the store file at which reading failed.
     pub offset: u64,
@@ -410,7 +410,7 @@ impl Stats {
             lock_interrupts: locks.interrupts,
             writers_slowed: count(&engine.admission.slowed.count),
             writers_slowed_nanos: count(&engine.admission.slowed.nanos),
-            locked_rows_looked_again: shared.locking.last_commits.looked_again(),
+            locked_rows_looked_again: shared.engine.sequencer.last_commits.looked_again(),
             failed,
             damaged,
             slow,

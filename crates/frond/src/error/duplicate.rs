@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Duplicate {
-    /// `insert` found an existing key (FRD-1103). Nothing of the batch was done.
+    /// `insert` found an existing key (FRD-1103). The batch had no effect.
     #[error(
         "FRD-1103 duplicate key: entry {entry} of the batch inserts a key that already exists in tree \"{tree}\"; nothing was written"
     )]

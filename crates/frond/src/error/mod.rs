@@ -1,7 +1,8 @@
 //! The error enum. A caller matches on the variant, or asks [`Error::kind`] what to do next.
 //!
 //! Every variant has a stable code (`FRD-…`) that `docs/errors.md` explains. Messages name the file
-//! and the offset, and say what to do; they never contain keys or values.
+//! and the offset, if any, and say what to do unless that is obvious; they never contain keys or
+//! values.
 
 use std::{
     fmt, io,
@@ -66,7 +67,7 @@ pub enum Error {
         /// The allowed length.
         max: usize,
     },
-    /// A lock was not granted in time (FRD-1101). Nothing of the call was done.
+    /// A lock was not granted in time (FRD-1101). The call had no effect.
     #[error(
         "FRD-1101 lock wait timeout: {} is locked by {holder}{}", of_tree(.what, .tree), .holder.advice()
     )]
@@ -257,7 +258,7 @@ pub enum Error {
         /// What does not fit, and what to do.
         why: String,
     },
-    /// A step of a change of trees cannot be made (FRD-1016). Nothing of the change was done.
+    /// A step of a change of trees cannot be made (FRD-1016). The change had no effect.
     #[error("FRD-1016 step {step} of the change failed, and nothing was done: {error}")]
     Step {
         /// The position in the change, from 0.
@@ -270,9 +271,9 @@ pub enum Error {
         "FRD-1017 tree \"{0}\" has rows; a bulk load fills empty trees only: truncate the tree first, or put the rows one by one"
     )]
     TreeNotEmpty(String),
-    /// The format allows no more of something (FRD-1018). Nothing of the call was done.
+    /// The format allows no more of something (FRD-1018). The call had no effect.
     #[error(
-        "FRD-1018 the store has {max} {what}, the maximum; nothing was done: drop some, or load the data into a new store"
+        "FRD-1018 limit reached: at most {max} {what}; nothing was done: drop some, unless dropped ones count, or load the data into a new store"
     )]
     LimitReached {
         /// The things that the store can have no more of, in words.
@@ -280,7 +281,7 @@ pub enum Error {
         /// The maximum number.
         max: u64,
     },
-    /// The disk is full (FRD-1301). Nothing of the call was done; reads and deletes still work.
+    /// The disk is full (FRD-1301). The call had no effect; reads and deletes still work.
     #[error("FRD-1301 the disk is full: {0}; free space or delete data, then try again")]
     Full(String),
     /// Memory for a row, a blob or a file's content could not be allocated (FRD-1302).
@@ -356,7 +357,7 @@ pub enum Error {
     WalMissing {
         /// The segment.
         file: PathBuf,
-        /// "missing", "cut short".
+        /// "missing", "cut short", "replaced by another segment".
         what: &'static str,
     },
     /// A file belongs to another store (FRD-2203).

@@ -1,6 +1,6 @@
 //! Byte buffers at an aligned address, as direct I/O requires, without `unsafe`.
 //!
-//! The vector is longer by one alignment and is used from its first aligned byte on. It never
+//! A buffer is a vector with [`ALIGN`] extra bytes, used from its first aligned byte on. It never
 //! grows, so the bytes never move.
 
 use std::ops::{Deref, DerefMut};

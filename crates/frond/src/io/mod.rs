@@ -31,7 +31,7 @@ use crate::sync::Arc;
 
 pub(crate) use aligned::AlignedBuf;
 #[cfg(test)]
-pub use hooked::HookedVfs;
+pub use hooked::{BadRanges, HookedVfs};
 pub use memory::MemoryVfs;
 pub use real::{RealClock, RealRng, RealVfs};
 pub use slow_io::{Operation, SlowOperation};

@@ -308,11 +308,9 @@ pub struct RealRng;
 impl Rng for RealRng {
     fn next_u64(&self) -> u64 {
         use std::hash::{BuildHasher, Hasher, RandomState};
-        // Each RandomState is keyed from the operating system once per thread and then stepped;
-        // time and the address of a local variable distinguish two forks of a process.
+        // Each RandomState is keyed from the operating system once per thread and then stepped; the
+        // process id and the time distinguish forks of a process.
         let mut hasher = RandomState::new().build_hasher();
-        let local = 0u8;
-        hasher.write_u64(&raw const local as u64);
         hasher.write_u32(std::process::id());
         hasher.write_u128(PROCESS_START.get_or_init(Instant::now).elapsed().as_nanos());
         hasher.finish()

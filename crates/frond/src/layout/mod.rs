@@ -46,7 +46,7 @@ pub enum Hint {
     Integer = 1,
     /// An IEEE float in order-preserving form.
     Float = 2,
-    /// Microseconds.
+    /// A point in time or a duration, in microseconds.
     Microseconds = 3,
 }
 
@@ -244,7 +244,7 @@ impl Layout {
             rest.split_first_chunk::<2>().ok_or_else(|| malformed("its count is cut off"))?;
         let count = usize::from(u16::from_le_bytes(*count));
         if count > bounds::LAYOUT_PARTS.len() || count > rest.len() {
-            return Err(malformed("it has fewer parts than it says"));
+            return Err(malformed("its number of parts exceeds the limit or its length"));
         }
         let mut parts = Vec::with_capacity(count);
         for _ in 0..count {

@@ -381,7 +381,11 @@ impl Arena {
             Some(layout) => {
                 // SAFETY: the layout is not empty: it starts with a record's head.
                 let base = unsafe { std::alloc::alloc_zeroed(layout) };
-                assert!(!base.is_null(), "memory for a record of {} bytes", layout.size());
+                assert!(
+                    !base.is_null(),
+                    "out of memory: cannot allocate a record of {} bytes",
+                    layout.size()
+                );
                 owned = self.owned.lock().unwrap();
                 owned.heap.push((base, layout));
                 (base, layout.size())

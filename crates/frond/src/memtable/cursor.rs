@@ -109,7 +109,7 @@ impl MemCursor {
         for run in &mut self.runs {
             seek(&mut run.place, run.run.tree());
         }
-        self.settle();
+        self.find_visible();
     }
 
     /// Finds the tree's table and runs. A cursor at the latest seqno sees new ones at its next
@@ -221,13 +221,13 @@ impl MemCursor {
             } else {
                 self.turn(direction);
             }
-            self.settle();
+            self.find_visible();
         }
     }
 
     /// Moves to the nearest key that has a visible version, from where the sources stand.
     #[inline]
-    fn settle(&mut self) {
+    fn find_visible(&mut self) {
         loop {
             self.current = if self.runs.is_empty() {
                 self.own.at().map(|record| Current { run: None, record })
@@ -340,13 +340,13 @@ impl<'a> Iterator for KeyVersions<'a> {
 
 /// A walk over all keys of one tree of a frozen memtable, in order, with all versions up to a
 /// seqno.
-pub struct DrainCursor {
+pub struct ApplyCursor {
     cursor: MemCursor,
     begun: bool,
 }
 
 /// A key, its versions and its covering range delete.
-pub struct Drained<'a> {
+pub struct KeyToApply<'a> {
     /// The key.
     pub key: &'a [u8],
     /// All versions up to the cursor's seqno, newest first, including those that range deletes
@@ -357,7 +357,7 @@ pub struct Drained<'a> {
     pub cover: Option<Seqno>,
 }
 
-impl DrainCursor {
+impl ApplyCursor {
     pub(super) fn new(memtable: Arc<Memtable>, tree: TreeId, at: Seqno) -> Self {
         Self { cursor: MemCursor::new(memtable, tree, at), begun: false }
     }
@@ -365,18 +365,18 @@ impl DrainCursor {
     /// The next key.
     #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
     #[inline]
-    pub fn next(&mut self) -> Option<Drained<'_>> {
+    pub fn next(&mut self) -> Option<KeyToApply<'_>> {
         if std::mem::replace(&mut self.begun, true) {
             self.cursor.next();
         } else {
             self.cursor.seek_first();
         }
         let key = self.cursor.key()?;
-        Some(Drained { key, versions: self.cursor.versions(), cover: self.cursor.cover() })
+        Some(KeyToApply { key, versions: self.cursor.versions(), cover: self.cursor.cover() })
     }
 
-    /// Returns what commits above `above` up to the cursor's seqno delete by range. The stretches
-    /// come in no order, and some may come twice.
+    /// Returns the ranges that are deleted by commits above `above`, up to the cursor's seqno. They
+    /// are in no particular order, and some may occur twice.
     pub fn range_deletes(&self, above: Seqno) -> Vec<RangeDelete<'_>> {
         self.cursor.memtable.range_deletes(self.cursor.tree, (above, self.cursor.at))
     }

@@ -2,7 +2,7 @@
 //!
 //! Ten thousand entries that arrive sorted need no descent each: they are built into a tree of
 //! their own (27–33 ns an entry, every leaf full) before the transaction has a seqno, and the
-//! commit links it into the memtable with one atomic store. Readers, and the apply that drains the
+//! commit links it into the memtable with one atomic store. Readers, and the apply of the
 //! memtable, merge it with the memtable's own tree by (key, seqno): the run as a whole is neither
 //! newer nor older than that tree (Rule: I6).
 //!

@@ -1,9 +1,9 @@
 //! The memtable: an ordered, multi-version map of recent commits, for all trees at once.
 //!
 //! Commits of one interval of seqnos (Rule: I2) insert into it concurrently. Readers read at any
-//! seqno without waiting. When it is frozen it stops growing, and each tree's part is drained, in
-//! order, into its first run. The memtable is the only mutable structure that readers touch, and
-//! the only one with versions.
+//! seqno without waiting. When it is frozen it stops growing, and each tree's part is turned, in
+//! order, into a run. The memtable is the only mutable structure that readers touch, and the only
+//! one with versions.
 //!
 //! Each tree has an arena-backed B+tree ([`tree`]) from key to the key's versions ([`versions`]),
 //! range deletes in levels ([`ranges`]), and possibly mini-runs of large transactions
@@ -39,7 +39,7 @@ mod tests;
 mod tree;
 mod versions;
 
-pub use cursor::{DrainCursor, Drained, KeyVersions, MemCursor};
+pub use cursor::{ApplyCursor, KeyToApply, KeyVersions, MemCursor};
 pub use mem_run::MemRun;
 pub use ranges::RangeDelete;
 
@@ -102,9 +102,9 @@ impl Memtable {
         table.count(Batch::new(tree, &mut writer, seqno).insert_all(entries));
     }
 
-    /// Deletes the keys of some ranges `[from, to)`, in all versions below `seqno`. The ranges must
-    /// be all range deletes of that commit for the tree: if the commit was added before, nothing
-    /// changes.
+    /// Deletes the keys of some ranges `[from, to)`, in all versions below `seqno`. `ranges` must
+    /// contain every range delete of that commit for the tree: a second call for the commit changes
+    /// nothing.
     pub fn delete_ranges<'e>(
         &self,
         tree: TreeId,
@@ -175,8 +175,8 @@ impl Memtable {
 
     /// Creates a walk over all keys of one tree in order, with their versions up to `at`. For a
     /// frozen memtable: concurrent inserts may be missed.
-    pub fn drain_cursor(self: &Arc<Self>, tree: TreeId, at: Seqno) -> DrainCursor {
-        DrainCursor::new(self.clone(), tree, at)
+    pub fn apply_cursor(self: &Arc<Self>, tree: TreeId, at: Seqno) -> ApplyCursor {
+        ApplyCursor::new(self.clone(), tree, at)
     }
 
     /// Returns the newest range delete up to `at` that covers a key.
@@ -185,8 +185,8 @@ impl Memtable {
         self.ranges.cover(&table.ranges, &self.arena, key, at)
     }
 
-    /// Returns what commits above the first seqno up to the second delete of a tree by range. The
-    /// stretches come in no order, and some may come twice.
+    /// Returns the ranges of a tree that are deleted by commits above the first seqno, up to and
+    /// including the second. They are in no particular order, and some may occur twice.
     pub fn range_deletes(&self, tree: TreeId, commits: (Seqno, Seqno)) -> Vec<RangeDelete<'_>> {
         let table = self.table(tree);
         table.map_or(Vec::new(), |table| self.ranges.collect(&table.ranges, &self.arena, commits))

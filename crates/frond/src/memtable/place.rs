@@ -53,24 +53,24 @@ impl Place {
 
     pub(super) fn seek_first(&mut self, tree: Tree<'_>) {
         tree.copy_leaf(Leaf::First, &mut self.copy);
-        self.settle_forward(tree, 0);
+        self.stop_forward(tree, 0);
     }
 
     pub(super) fn seek_last(&mut self, tree: Tree<'_>) {
         let end = tree.copy_leaf(Leaf::Last, &mut self.copy);
-        self.settle_backward(tree, end);
+        self.stop_backward(tree, end);
     }
 
     /// Moves to the first key not below `key`.
     pub(super) fn seek(&mut self, tree: Tree<'_>, key: &[u8]) {
         let slot = tree.copy_leaf(Leaf::With(key), &mut self.copy);
-        self.settle_forward(tree, slot);
+        self.stop_forward(tree, slot);
     }
 
     /// Moves to the last key below `key`.
     pub(super) fn seek_below(&mut self, tree: Tree<'_>, key: &[u8]) {
         let end = tree.copy_leaf(Leaf::Below(key), &mut self.copy);
-        self.settle_backward(tree, end);
+        self.stop_backward(tree, end);
     }
 
     /// Moves to the last key not above `key`.
@@ -88,7 +88,7 @@ impl Place {
                 self.slot = Some(slot + 1);
                 self.prefetch(tree, slot + 1 + RECORDS_AHEAD);
             } else {
-                self.settle_forward(tree, slot + 1);
+                self.stop_forward(tree, slot + 1);
             }
         }
     }
@@ -100,7 +100,7 @@ impl Place {
                 self.slot = Some(slot - 1);
                 self.prefetch(tree, (slot - 1).wrapping_sub(RECORDS_AHEAD));
             } else {
-                self.settle_backward(tree, 0);
+                self.stop_backward(tree, 0);
             }
         }
     }
@@ -115,7 +115,7 @@ impl Place {
     }
 
     /// Stops at `slot`, or at the first slot of the next leaf that has one.
-    fn settle_forward(&mut self, tree: Tree<'_>, mut slot: usize) {
+    fn stop_forward(&mut self, tree: Tree<'_>, mut slot: usize) {
         while slot >= self.copy.count {
             let Some(high) = self.copy.high else { return self.slot = None };
             slot = tree.copy_leaf(Leaf::With(tree.arena.record(high).key()), &mut self.copy);
@@ -127,7 +127,7 @@ impl Place {
     }
 
     /// Stops before `end`, or at the last slot of the previous leaf that has one.
-    fn settle_backward(&mut self, tree: Tree<'_>, mut end: usize) {
+    fn stop_backward(&mut self, tree: Tree<'_>, mut end: usize) {
         while end == 0 {
             let Some(low) = self.copy.low else { return self.slot = None };
             end = tree.copy_leaf(Leaf::Below(tree.arena.record(low).key()), &mut self.copy);

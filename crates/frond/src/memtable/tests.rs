@@ -257,14 +257,14 @@ proptest! {
             let up_to = visible.partition_point(|other| *other <= key);
             prop_assert_eq!(cursor.key(), up_to.checked_sub(1).map(|slot| &visible[slot][..]));
         }
-        let mut drain = memtable.drain_cursor(TREE, LATEST);
+        let mut cursor = memtable.apply_cursor(TREE, LATEST);
         for (key, versions) in &model.keys {
-            let drained = drain.next().expect("as many keys as the model");
-            prop_assert_eq!(drained.key, &key[..]);
-            prop_assert_eq!(drained.cover.map(|seqno| seqno.0), model.cover(key, u64::MAX));
-            prop_assert!(drained.versions.map(|(seqno, _)| seqno.0).eq(versions.keys().rev().copied()));
+            let row = cursor.next().expect("as many keys as the model");
+            prop_assert_eq!(row.key, &key[..]);
+            prop_assert_eq!(row.cover.map(|seqno| seqno.0), model.cover(key, u64::MAX));
+            prop_assert!(row.versions.map(|(seqno, _)| seqno.0).eq(versions.keys().rev().copied()));
         }
-        prop_assert!(drain.next().is_none());
+        prop_assert!(cursor.next().is_none());
     }
 }
 

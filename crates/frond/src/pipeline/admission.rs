@@ -1,21 +1,21 @@
 //! Admission of writers: pacing, space for large batches, and what happens on a full disk.
 //!
-//! Pacing slows writers by microseconds long before they would have to stop. The active memtable
-//! may fill only about as fast as the frozen one is applied: its fill, as a share of its limit,
-//! stays below the progress of the running apply plus some slack. A writer that is ahead waits a
-//! little. At the end of an apply the next memtable is about full, and writers have seen no abrupt
-//! change of pace. Writers stop only when two memtables are full. Progress is measured in entries
-//! encoded, against what recent applies took per entry.
+//! Pacing makes writers wait briefly, up to a millisecond at a time, long before they would have to
+//! stop. The active memtable may fill only about as fast as the frozen one is applied: its fill, as
+//! a share of its limit, stays below the progress of the running apply plus some slack. A writer
+//! that is ahead waits a little. At the end of an apply the next memtable is about full, and
+//! writers have seen no abrupt change of pace. Writers stop only when two memtables are full.
+//! Progress is measured in entries encoded, against what recent applies took per entry.
 //!
 //! A transaction waits before it locks its first row. While it holds rows, others may wait for
 //! them, so it stops only where every writer must.
 //!
-//! A full disk in background work: it waits for space while the store continues (P13). Commits are
-//! admitted against a reserve (`store/reserve.rs`), so that an apply or a checkpoint rarely finds
-//! the disk full. If one does, it has changed nothing and is retried after a moment; no writer
-//! waits for it: commits fail with `Full` instead, and deletes are the last to do so. A refused
-//! commit makes the pipeline hurry: the space of deleted rows comes back two checkpoints after the
-//! delete is applied.
+//! If background work finds the disk full, it waits for space while the store continues (P13).
+//! Commits are admitted against a reserve (`store/reserve.rs`), so that an apply or a checkpoint
+//! rarely finds the disk full. If one does, it has changed nothing and is retried after a moment;
+//! no writer waits for it: commits fail with `Full` instead, and deletes are the last to do so. A
+//! refused commit makes the pipeline hurry: the space of deleted rows comes back two checkpoints
+//! after the delete is applied.
 //!
 //! Deletes may use the reserve, but their records could also take the disk space that was set aside
 //! for the apply of rows committed before. Then no checkpoint would ever have enough space. So when
@@ -28,12 +28,12 @@
 //! if work is done by hand (`Workers::Manual`).
 //!
 //! Invariants
-//! 1. A thread that waits for a [`Turn`] checks from time to time whether it should go on, so a
-//!    holder that takes long does not keep it from being cancelled.
+//! 1. A thread that waits for a [`CancellableMutex`] checks from time to time whether it should go
+//!    on, so a holder that takes long does not keep it from being cancelled.
 //!
 //! Threads: all; committers before they enter the sequencer, transactions before they lock their
-//! first row. Ranks: the mutex inside a [`Turn`] is held only for a moment, and no lock is taken
-//! under it.
+//! first row. Ranks: the mutex inside a [`CancellableMutex`] is held only for a moment, and no lock
+//! is taken under it.
 
 use std::time::Duration;
 
@@ -81,25 +81,25 @@ pub(crate) enum Paced {
 const SLACK: u64 = 64;
 
 /// How long a waiter sleeps between two checks.
-const TURN_LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A mutex whose waiters can be cancelled.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct CancellableMutex {
     is_taken: Mutex<bool>,
     is_free: Condvar,
 }
 
-/// The guard of a [`Turn`].
+/// The guard of a [`CancellableMutex`].
 #[derive(Debug)]
-pub(crate) struct TurnTaken<'a>(&'a Turn);
+pub(crate) struct CancellableMutexGuard<'a>(&'a CancellableMutex);
 
-impl Turn {
+impl CancellableMutex {
     /// Acquires the mutex.
     ///
     /// # Errors
     /// Errors of `goes_on`, which is called while it waits.
-    pub fn take(&self, goes_on: &dyn Fn() -> Result<()>) -> Result<TurnTaken<'_>> {
+    pub fn take(&self, goes_on: &dyn Fn() -> Result<()>) -> Result<CancellableMutexGuard<'_>> {
         let mut is_taken = self.is_taken.lock().unwrap();
         while *is_taken {
             // `goes_on` may take locks.
@@ -107,15 +107,15 @@ impl Turn {
             goes_on()?;
             is_taken = self.is_taken.lock().unwrap();
             if *is_taken {
-                is_taken = self.is_free.wait_timeout(is_taken, TURN_LOOK).unwrap().0;
+                is_taken = self.is_free.wait_timeout(is_taken, POLL_INTERVAL).unwrap().0;
             }
         }
         *is_taken = true;
-        Ok(TurnTaken(self))
+        Ok(CancellableMutexGuard(self))
     }
 }
 
-impl Drop for TurnTaken<'_> {
+impl Drop for CancellableMutexGuard<'_> {
     fn drop(&mut self) {
         // If this thread is panicking, the panic may have been caused by another, poisoned lock;
         // nothing is half done here.
@@ -126,7 +126,7 @@ impl Drop for TurnTaken<'_> {
 
 /// How long background work pauses after it found the disk full, and the interval of rounds while
 /// it hurries, milliseconds.
-const REST_MILLIS: u64 = 1000;
+const PAUSE_MILLIS: u64 = 1000;
 /// Background work tries again at once if this much more is free than when it failed.
 const ROOM_BYTES: u64 = 1 << 20;
 /// How long the pipeline hurries after a refusal, milliseconds.
@@ -138,7 +138,7 @@ pub(super) const TIGHT_BYTES: u64 = 64 << 20;
 /// How many checkpoints a delete waits for: the log is trimmed after the second at the latest,
 /// unless another record holds it.
 const CHECKPOINTS_MAX: u64 = 4;
-/// Bytes of deletes after which they check whether they leave what is admitted for rows.
+/// Bytes of deletes after which a commit checks that they leave the space admitted for rows.
 const DELETES_UNCHECKED_BYTES: u64 = 1 << 20;
 /// How often a delete checks the log for space, and for how long it waits in between, milliseconds.
 const POLLS_MAX: u32 = 1000;
@@ -168,9 +168,9 @@ pub(crate) struct FullDisk {
     /// Why the last attempt failed, until one succeeds.
     why: Mutex<Option<String>>,
     /// Clock, in milliseconds, before which no attempt is made unless space becomes free.
-    rests_until: AtomicU64,
+    paused_until: AtomicU64,
     /// Bytes that were free on the disk when the last attempt failed.
-    free_then: AtomicU64,
+    free_at_failure: AtomicU64,
     /// Clock, in milliseconds, until which the pipeline hurries.
     hurries_until: AtomicU64,
     /// Clock, in milliseconds, of the next round while the pipeline hurries.
@@ -187,9 +187,9 @@ pub(crate) struct FullDisk {
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     /// Held by a commit that takes a good part of the memtables' memory, until it is inserted.
-    large_batch: Turn,
+    large_batch: CancellableMutex,
     /// Held by a commit of spilled writes, one at a time. Taken before `large_batch`.
-    spilled_commit: Turn,
+    spilled_commit: CancellableMutex,
     /// Entries encoded so far by the running apply, and the number expected.
     pub progress: Arc<AtomicU64>,
     pub progress_expected: AtomicU64,
@@ -272,10 +272,10 @@ impl Engine {
         }
     }
 
-    /// Waits until a batch of `bytes` bytes fits into the memtables' quarter of the budget,
-    /// together with what is there (Rule: I36). A batch that takes a good part of it excludes
-    /// others like it while the guard lives; otherwise all of them would see the same space. Called
-    /// before a commit locks anything but the catalog.
+    /// Waits until a batch of `bytes` bytes fits into the memory for memtables, together with what
+    /// is there (Rule: I36). A batch of at least an eighth of a memtable's limit excludes others
+    /// like it while the guard lives; otherwise all of them would see the same space. Called before
+    /// a commit locks anything but the catalog.
     ///
     /// # Errors
     /// `BatchTooLarge` if it never fits; `Full` while the disk has no space for what must be
@@ -284,10 +284,10 @@ impl Engine {
         &self,
         bytes: u64,
         goes_on: &dyn Fn() -> Result<()>,
-    ) -> Result<Option<TurnTaken<'_>>> {
+    ) -> Result<Option<CancellableMutexGuard<'_>>> {
         let max = self.memtables_bytes_max();
         if bytes > max {
-            let limit = "a store with this memory (a quarter of it)";
+            let limit = "the memory for memtables in this store";
             return Err(Error::BatchTooLarge { bytes, max, limit });
         }
         if bytes < self.limits.memtable_bytes / 8 {
@@ -329,7 +329,7 @@ impl Engine {
         &self,
         waiting_max: usize,
         goes_on: &dyn Fn() -> Result<()>,
-    ) -> Result<TurnTaken<'_>> {
+    ) -> Result<CancellableMutexGuard<'_>> {
         let turn = self
             .admission
             .spilled_commit
@@ -392,8 +392,8 @@ impl Engine {
     /// Does a unit of background work, unless work is paused. A full disk is not an error here but
     /// `Ok(false)`.
     pub(crate) fn with_room(&self, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
-        if self.now_millis() < self.admission.full.rests_until.load(Ordering::Relaxed)
-            && !self.room_came()
+        if self.now_millis() < self.admission.full.paused_until.load(Ordering::Relaxed)
+            && !self.has_more_space()
         {
             return Ok(false);
         }
@@ -401,11 +401,11 @@ impl Engine {
             Err(Error::Full(why)) if !plant!("pipeline: a full disk ends the background") => {
                 *self.admission.full.why.lock().unwrap() = Some(why);
                 let free = self.store.disk_free().unwrap_or(0);
-                self.admission.full.free_then.store(free, Ordering::Relaxed);
+                self.admission.full.free_at_failure.store(free, Ordering::Relaxed);
                 self.admission
                     .full
-                    .rests_until
-                    .store(self.now_millis() + REST_MILLIS, Ordering::Relaxed);
+                    .paused_until
+                    .store(self.now_millis() + PAUSE_MILLIS, Ordering::Relaxed);
                 // No thread need wait for this work any longer.
                 self.admission.progress_expected.store(0, Ordering::Relaxed);
                 self.signal.notify();
@@ -415,35 +415,34 @@ impl Engine {
                 *self.admission.full.why.lock().unwrap() = None;
                 // Otherwise a commit that waits for the next unit would not notice a full disk and
                 // wait in vain.
-                self.admission.full.rests_until.store(0, Ordering::Relaxed);
+                self.admission.full.paused_until.store(0, Ordering::Relaxed);
                 Ok(true)
             }
             other => other,
         }
     }
 
-    /// Starts a replay: until [`settle_recovered`](Self::settle_recovered), an apply needs no disk
-    /// space.
+    /// Starts a replay: until [`end_replay`](Self::end_replay), an apply needs no disk space.
     pub(crate) fn begin_replay(&self) {
         self.admission.full.is_replay.store(true, Ordering::Relaxed);
     }
 
     /// Processes a memtable that replay has frozen. It is applied even if the disk has no space for
     /// checkpoints; otherwise frozen memtables would use up the memory.
-    pub(crate) fn go_on_in_replay(&self, last: Seqno) -> Result<()> {
+    pub(crate) fn apply_in_replay(&self, last: Seqno) -> Result<()> {
         while self.step()? {}
         self.apply_through(last)
     }
 
-    /// Ends a recovery: applies what was replayed, and makes it durable in the trees by a
+    /// Ends a replay: applies what was replayed, and makes it durable in the trees by a
     /// checkpoint. Without the checkpoint nothing would be lost, because the log is on the medium
     /// (`wal/recovery.rs`), but a store that is killed soon after each open would keep more log
     /// each time. If the disk has no space for this, returns the reason and leaves it to background
     /// work, which continues when there is space.
-    pub(crate) fn settle_recovered(&self) -> Result<Option<String>> {
+    pub(crate) fn end_replay(&self) -> Result<Option<String>> {
         self.admission.full.is_replay.store(false, Ordering::Relaxed);
         // What had no space during the replay may have it now.
-        self.admission.full.rests_until.store(0, Ordering::Relaxed);
+        self.admission.full.paused_until.store(0, Ordering::Relaxed);
         self.with_room(|| {
             self.freeze();
             while self.apply_oldest()? {}
@@ -457,9 +456,9 @@ impl Engine {
     }
 
     /// True if the disk has more free space than when background work found it full.
-    fn room_came(&self) -> bool {
+    fn has_more_space(&self) -> bool {
         let enough =
-            self.admission.full.free_then.load(Ordering::Relaxed).saturating_add(ROOM_BYTES);
+            self.admission.full.free_at_failure.load(Ordering::Relaxed).saturating_add(ROOM_BYTES);
         self.store.disk_free().is_ok_and(|free| free >= enough)
     }
 
@@ -468,7 +467,7 @@ impl Engine {
         // Not under the lock: asking the file system may take long.
         let why = self.admission.full.why.lock().unwrap().clone();
         match why {
-            Some(why) if !self.room_came() => Err(Error::Full(why)),
+            Some(why) if !self.has_more_space() => Err(Error::Full(why)),
             _ => Ok(()),
         }
     }
@@ -487,11 +486,11 @@ impl Engine {
         admitted
     }
 
-    /// Reserves disk space for a commit (Rule: I24). Returns the bytes to settle when the commit is
-    /// applied and durable.
+    /// Reserves disk space for a commit (Rule: I24). Returns the bytes to release when the commit
+    /// is applied and durable.
     ///
     /// # Errors
-    /// `Full`; for a commit that `relieves` only if it is large.
+    /// `Full`; for a commit that frees space, only if it is large.
     pub(crate) fn admit_commit(&self, bytes: u64, relieves: bool) -> Result<u64> {
         match relieves {
             true => self.admit_deletes(bytes),
@@ -500,8 +499,9 @@ impl Engine {
     }
 
     /// Reserves disk space for a commit of deletes, like that of rows if possible. If the disk is
-    /// too full, they may use the reserve; but first this waits from time to time until checkpoints
-    /// have written what was admitted before and trimmed its log, as far as they can.
+    /// too full for that, the commit may use the reserve. Before it does, this call waits from time
+    /// to time for checkpoints to write what was admitted earlier, and to trim the log, as far as
+    /// possible.
     fn admit_deletes(&self, bytes: u64) -> Result<u64> {
         // A large record takes much of the disk, too.
         let wanted = bytes.saturating_add(bytes / 2);
@@ -647,14 +647,14 @@ impl Engine {
     /// Does what frees space soonest after a commit was refused: freezes the memtable, so that its
     /// deletes are applied, and publishes a version for a checkpoint while slots keep dead pages.
     /// True once per round.
-    pub(super) fn hurries(&self) -> bool {
+    pub(super) fn free_space_if_due(&self) -> bool {
         let now = self.now_millis();
         let is_awaited = self.admission.full.checkpoint_awaited.swap(false, Ordering::Relaxed);
         let is_due = is_awaited
             || now < self.admission.full.hurries_until.load(Ordering::Relaxed)
                 && now >= self.admission.full.next_round.load(Ordering::Relaxed);
         if is_due {
-            self.admission.full.next_round.store(now + REST_MILLIS, Ordering::Relaxed);
+            self.admission.full.next_round.store(now + PAUSE_MILLIS, Ordering::Relaxed);
             self.freeze();
             let keeps = is_awaited || self.store.space().stats().kept > 0;
             if self.versions.current().frozen.is_empty() && keeps {
@@ -675,7 +675,7 @@ mod tests {
 
     #[test]
     fn a_wait_for_the_mutex_can_be_cancelled() {
-        let turn = Turn::default();
+        let turn = CancellableMutex::default();
         let taken = turn.take(&|| Ok(())).unwrap();
         let (polls, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -698,7 +698,8 @@ mod tests {
 
     #[test]
     fn the_mutex_is_exclusive_and_every_waiter_gets_it() {
-        let (turn, inside, turns) = (Turn::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (turn, inside, turns) =
+            (CancellableMutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

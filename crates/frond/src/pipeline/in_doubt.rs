@@ -109,11 +109,11 @@ impl InDoubt {
         }
     }
 
-    /// Records that a slot has all commits up to this one in its trees.
-    pub(super) fn settle(&self, applied: Seqno) {
-        let settled: Vec<_> =
+    /// Forgets the transactions whose commits a slot has in its trees: those through `applied`.
+    pub(super) fn forget_applied(&self, applied: Seqno) {
+        let forgotten: Vec<_> =
             self.lock().committed.extract_if(.., |(seqno, _)| *seqno <= applied).collect();
-        drop(settled);
+        drop(forgotten);
     }
 
     /// True if no transaction is in doubt.

@@ -150,7 +150,7 @@ impl Engine {
             birth: handle.birth,
             lineage: handle.lineage,
         });
-        self.store.settle_admitted(admitted);
+        self.store.release_admitted(admitted);
         let extent = extent?;
         let held = Arc::new(TemporaryExtent::new(extent.offset, self.store.clone()));
         let file = self.store.file();

@@ -1,8 +1,9 @@
-//! The background threads: one applies, one makes checkpoints, one keeps the log's timers.
+//! The background threads: one applies memtables, one makes checkpoints, one does timed work.
 //!
-//! Each loop looks for work, does it, and otherwise waits for the signal. An error or a panic stops
-//! the store immediately, and nothing is retried (P12, P16). A full disk is not an error
-//! (`admission.rs`), nor is an unreadable page (`tree/damage.rs`).
+//! The first two look for work, do it, and otherwise wait for the signal. The third wakes at short
+//! intervals for the timers of snapshots and of the log, requested syncs, and the balance of
+//! memory. An error or a panic stops the store immediately, and nothing is retried (P12, P16). A
+//! full disk is not an error (`admission.rs`), nor is an unreadable page (`tree/damage.rs`).
 
 use std::{panic, time::Duration};
 

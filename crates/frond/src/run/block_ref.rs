@@ -1,7 +1,7 @@
 //! References that readers of a run hold: to decoded blocks, and to messages found in them.
 //!
-//! A point read looks at one block and releases it: it holds the block through a debt of its
-//! thread, and touches no count that all readers share (`cache/slots.rs`). Scans hold blocks
+//! A point read looks at one block and releases it: an `arc_swap` guard of its thread keeps the
+//! block alive, and touches no count that all readers share (`cache/slots.rs`). Scans hold blocks
 //! longer, and take a reference count.
 //!
 //! Threads: all; blocks do not change.

@@ -330,7 +330,7 @@ impl RunBuilder {
         if self.before == Before::Bound {
             self.find_last_key()?;
         }
-        let dictionary = self.settle_dictionary()?;
+        let dictionary = self.dictionary_if_it_pays()?;
         self.index.seal();
         let filter = self.options.filter_bits.filter(|_| !self.hashes.is_empty());
         let filter = filter.map(|bits| Filter::build(&self.hashes, bits).pooled(&self.pool));

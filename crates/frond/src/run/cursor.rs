@@ -304,7 +304,8 @@ impl RunCursor {
     }
 
     /// Passes the current entry and those after it to `take` until `take` stops or the range ends.
-    /// The cursor then stays on the last one taken.
+    /// If `take` stops, the cursor stays on the last entry taken; otherwise it has no position
+    /// afterwards.
     #[inline]
     pub fn walk(&mut self, take: &mut impl TakesEntries) -> Result<()> {
         while self.on_entry {
@@ -363,12 +364,12 @@ impl RunCursor {
         }
     }
 
-    /// Returns block `index` as stored, checked against its CRC, for a bulk cursor: at the point
-    /// where walking forward would decode it. The cursor has no position afterwards.
+    /// Returns block `index` as stored, after a check of its CRC. Only for bulk cursors, where a
+    /// forward walk would decode the block. The cursor has no position afterwards.
     pub fn carried_block(&mut self, index: usize) -> Result<&[u8]> {
         self.on_entry = false;
         let Access::Bulk(bulk) = &mut self.access else {
-            return Err(Error::InvalidArgument("blocks are carried by bulk cursors".into()));
+            return Err(Error::InvalidArgument("only a bulk cursor can carry blocks".into()));
         };
         let blocks = self.blocks_start..self.blocks_end;
         let encoded = bulk.encoded(&self.run, index, blocks, Direction::Forward)?;
@@ -462,7 +463,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// At a block's first row: no key before it may belong to the block (invariant 1).
+    /// At a block's first row: its key must not be below the block's separator; in the first block
+    /// it must be the run's first key (invariant 1).
     fn check_first(&mut self) -> Result<()> {
         let fits = if self.block == 0 {
             self.run.first_key() == Some(self.rows.key())

@@ -51,7 +51,7 @@
 //!   .next_part_folded(&Folder) -> Result<Option<(Entry, bool)>>  // for projections; true: whole
 //!   .next_group() -> Result<bool>, .group() -> (source, Entry)*  // or all messages, newest first
 //! Folder::new(&Operators).fold(newer, older, out: &mut Vec<u8>) -> Result<Folded>
-//!   .settle(message, out) -> Result<Folded>          // at a leaf: no Delete, no Merge, not fresh
+//!   .for_leaf(message, out) -> Result<Folded>        // at a leaf: no Delete, no Merge, not fresh
 //! ```
 //! A leaf merge carries the blocks that no message touches:
 //! ```text
@@ -135,7 +135,7 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// Kind and fresh bit.
     pub tag: Tag,
-    /// Payload, by kind.
+    /// The payload; its meaning depends on the kind.
     pub payload: &'a [u8],
 }
 
@@ -162,8 +162,7 @@ pub trait EntrySource {
     fn seek_before(&mut self, _key: &[u8]) -> Result<()> {
         Err(forward_only())
     }
-    /// Two keys that enclose, ends included, all keys that the source can ever stand on, if it
-    /// knows them.
+    /// Inclusive bounds of the keys at which the source can be positioned, if they are known.
     fn bounds(&self) -> Option<(&[u8], &[u8])> {
         None
     }

@@ -13,7 +13,7 @@ use crate::{block::Dictionary, cache::FrameBuf, error::Result, sync::Arc};
 
 impl RunBuilder {
     /// Returns the dictionary that the run keeps, if it pays. To be called after the last block.
-    pub(super) fn settle_dictionary(&mut self) -> Result<Option<Arc<Dictionary>>> {
+    pub(super) fn dictionary_if_it_pays(&mut self) -> Result<Option<Arc<Dictionary>>> {
         let under = self.index.entries().iter().filter(|entry| entry.packing.has_dictionary);
         let bytes: u64 = under.map(|entry| u64::from(entry.encoded_bytes)).sum();
         let Some(dictionary) = self.block.dictionary().cloned().filter(|_| bytes > 0) else {

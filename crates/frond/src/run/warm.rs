@@ -28,14 +28,14 @@ pub(super) struct Warm {
     cache: Arc<BlockCache>,
     /// True if the rows being pushed come from a block in use; and if some rows of the open block
     /// do.
-    in_use: bool,
+    was_requested: bool,
     block_in_use: bool,
 }
 
 impl RunBuilder {
     /// Also caches blocks that are made from blocks in use. To be called before the first row.
     pub fn keeps_warm(mut self, cache: &Arc<BlockCache>) -> Self {
-        self.warm = Some(Warm { cache: cache.clone(), in_use: false, block_in_use: false });
+        self.warm = Some(Warm { cache: cache.clone(), was_requested: false, block_in_use: false });
         self
     }
 
@@ -43,15 +43,15 @@ impl RunBuilder {
     /// its rows.
     pub fn goes_through(&mut self, from: &Run, index: usize) {
         if let Some(warm) = &mut self.warm {
-            warm.in_use = warm.cache.is_in_use(&from.block_key(index));
-            warm.block_in_use |= warm.in_use;
+            warm.was_requested = warm.cache.was_requested(&from.block_key(index));
+            warm.block_in_use |= warm.was_requested;
         }
     }
 
     /// Continues in the block in which another builder, now finished, stopped.
     pub fn continue_from(&mut self, before: &Self) {
         if let (Some(warm), Some(before)) = (&mut self.warm, &before.warm) {
-            (warm.in_use, warm.block_in_use) = (before.in_use, before.in_use);
+            (warm.was_requested, warm.block_in_use) = (before.was_requested, before.was_requested);
         }
     }
 
@@ -77,7 +77,7 @@ impl RunBuilder {
         let Some(last) = self.index.len().checked_sub(1) else { return };
         let key = self.key_of(last);
         let Some(warm) = &mut self.warm else { return };
-        warm.block_in_use = warm.in_use;
+        warm.block_in_use = warm.was_requested;
         let is_coded = self.options.codec != Codec::Raw;
         let unpack =
             |block: &[u8]| is_coded.then(|| format.unpack(block, &mut Chunks::default())).flatten();

@@ -121,12 +121,13 @@ impl Inner {
             return Err(refused("runs of a version list a blob that is not alive"));
         }
         let refs = if listed { record.refs.checked_add(1) } else { record.refs.checked_sub(1) };
-        let refs =
-            refs.ok_or_else(|| refused("a blob is listed by fewer runs than released it"))?;
+        let refs = refs.ok_or_else(|| {
+            refused("the count of the runs that list a blob would go below 0 or overflow")
+        })?;
         self.change(extent.offset, |record| record.refs = refs);
         if refs == 0 {
             self.change(extent.offset, |record| record.death = at);
-            self.settle(extent.offset);
+            self.free_or_keep(extent.offset);
         }
         Ok(())
     }
@@ -152,7 +153,7 @@ impl Inner {
             self.end_temporary(offset);
         } else if record.waits {
             self.change(offset, |record| record.waits = false);
-            self.settle(offset);
+            self.free_or_keep(offset);
         }
     }
 
@@ -172,6 +173,6 @@ impl Inner {
         self.change(offset, |record| {
             (record.birth, record.death) = (VersionNumber(0), VersionNumber(0))
         });
-        self.settle(offset);
+        self.free_or_keep(offset);
     }
 }

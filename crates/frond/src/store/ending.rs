@@ -118,7 +118,7 @@ impl Inner {
         }
         for &offset in &ends {
             self.change(offset, |record| record.death = version.max(record.birth));
-            self.settle(offset);
+            self.free_or_keep(offset);
         }
         Some(ends.len())
     }

@@ -17,7 +17,7 @@ use std::{
 use super::{
     alloc::Class,
     directory::{Directory, DirectoryChange, DirectoryPages},
-    guard::{Guard, IoCounts},
+    guard::{FailureHook, Guard, IoCounts},
     owner::HEADROOM,
     page::{self, Page, page_bytes},
     reserve::Reserving,
@@ -220,14 +220,14 @@ impl Store {
         }
     }
 
-    /// Stops all writing, for instance when a worker died (P16). The first reason is kept.
-    pub fn fail(&self, why: &str) {
-        self.guard.fail(why);
+    /// Registers a function that is called when a write or sync of the file has failed.
+    pub fn on_failure(&self, hook: FailureHook) {
+        self.guard.on_failure(hook);
     }
 
     /// Gives up the store: writing stops, and another process may own it.
     pub fn release(&self) -> Result<()> {
-        self.guard.fail("it is closed");
+        self.guard.stop("it is closed");
         let file = &self.data;
         file.file.unlock().map_err(|e| Error::io(&file.path, "unlock", 0, e))
     }
@@ -466,7 +466,7 @@ impl Store {
             // remembers (`directory.rs`, invariant 2). Any other error is a failed write or sync,
             // or a map that contradicts itself.
             if !matches!(error, Error::Full(_)) {
-                self.fail(&format!("a checkpoint failed: {error}"));
+                self.guard.fail(&format!("a checkpoint failed: {error}"));
             }
         })
     }

@@ -13,7 +13,7 @@ use std::{fmt, io};
 use crate::{
     error::{Error, Result},
     io::{File, LockKind},
-    sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
+    sync::{Arc, AtomicBool, AtomicU64, Mutex, OnceLock, Ordering},
 };
 
 /// Counts of I/O on the store file.
@@ -31,6 +31,9 @@ pub struct IoCounts {
     pub syncs: u64,
 }
 
+/// A function that is called with the reason of a failure. It must not block.
+pub type FailureHook = Box<dyn Fn(&str) + Send + Sync>;
+
 /// The guarded file.
 pub(super) struct Guard {
     file: Arc<dyn File>,
@@ -38,9 +41,11 @@ pub(super) struct Guard {
     locked: Arc<dyn File>,
     read_only: bool,
     pid: u32,
-    /// Set after the reason is stored. Release in `fail`, Acquire in `check`.
-    is_failed: AtomicBool,
+    /// Set after the reason is stored. Release in `stop`, Acquire in `check`.
+    is_stopped: AtomicBool,
     reason: Mutex<Option<String>>,
+    /// Called with the reason when a write or sync has failed.
+    on_failure: OnceLock<FailureHook>,
     len: AtomicU64,
     reads: AtomicU64,
     read_bytes: AtomicU64,
@@ -73,8 +78,9 @@ impl Guard {
             locked,
             read_only,
             pid: std::process::id(),
-            is_failed: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
             reason: Mutex::new(None),
+            on_failure: OnceLock::new(),
             len: AtomicU64::new(len),
             reads: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
@@ -84,18 +90,36 @@ impl Guard {
         }))
     }
 
+    /// Registers the function that is called with the reason when a write or sync has failed. It
+    /// must be registered at most once.
+    pub fn on_failure(&self, hook: FailureHook) {
+        let first = self.on_failure.set(hook);
+        assert!(first.is_ok(), "a failure has one hook");
+    }
+
     /// Stops all writing. The first reason is kept.
-    pub fn fail(&self, why: &str) {
+    pub fn stop(&self, why: &str) {
         let mut reason = self.reason.lock().unwrap();
         if reason.is_none() {
             *reason = Some(why.to_owned());
         }
-        self.is_failed.store(true, Ordering::Release);
+        self.is_stopped.store(true, Ordering::Release);
+    }
+
+    /// Stops all writing after a failure, and reports it, so that nothing is acknowledged that
+    /// another file has taken (P12).
+    pub fn fail(&self, why: &str) {
+        self.stop(why);
+        if let Some(hook) = self.on_failure.get()
+            && !plant!("store: a failed write stops only the file")
+        {
+            hook(why);
+        }
     }
 
     /// `Failed` with the first reason, if writing has stopped.
     pub fn check(&self) -> Result<()> {
-        if !self.is_failed.load(Ordering::Acquire) {
+        if !self.is_stopped.load(Ordering::Acquire) {
             return Ok(());
         }
         let reason = self.reason.lock().unwrap().clone();

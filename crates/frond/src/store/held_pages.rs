@@ -65,7 +65,7 @@ fn allocate(store: &Store, request: &Request) -> Result<Extent> {
     let admitted = request.bytes.div_ceil(2);
     store.admit_measured(admitted)?;
     let extent = store.allocate_temporary(request);
-    store.settle_admitted(admitted);
+    store.release_admitted(admitted);
     let extent = extent?;
     store.space().hold(extent.offset);
     Ok(extent)

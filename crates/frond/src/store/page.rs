@@ -91,7 +91,8 @@ pub(super) fn seal(
     payload: &[&[u8]],
 ) -> Result<(AlignedBuf, Link)> {
     if identity.bytes > PAGE_BYTES_MAX {
-        let why = format!("it has {} bytes, pages up to {PAGE_BYTES_MAX}", identity.bytes);
+        let why =
+            format!("it has {} bytes, and a page has at most {PAGE_BYTES_MAX}", identity.bytes);
         return sealed("a page", Err(why));
     }
     let (bytes, link) = build(identity, payload)?;
@@ -173,7 +174,7 @@ impl Header {
             || self.lineage != link.lineage
     }
 
-    /// True if the bytes, at this place, verify for what this header says.
+    /// True if the bytes verify as a page at this place with the identity that this header states.
     fn verifies(&self, file: &StoreFile, link: &Link, bytes: &[u8]) -> bool {
         let kinds = [PageKind::Node, PageKind::Run, PageKind::Map, PageKind::Directory];
         let Some(kind) = kinds.into_iter().find(|kind| *kind as u8 == self.kind) else {

@@ -63,7 +63,7 @@ pub(super) struct Reserve {
     dirty_limit: u64,
     /// The store is idle: only part of the reserve is backed. Changes under the lock `resizing`.
     is_idle: bool,
-    /// Bytes admitted and not settled.
+    /// Bytes admitted and not released.
     admitted: u64,
     /// Bytes free on the file system at the last measurement, as far as the space map can list
     /// them.
@@ -83,7 +83,7 @@ const CREDIT_STRIPES: usize = if cfg!(shuttle) { 2 } else { 16 };
 /// and holds. So that small commits need neither, space for many of them is admitted at once, and
 /// each takes its part from a stripe: one change of a cache line that few threads share. Credit is
 /// counted as admitted. Code that needs to know how much is reserved for commits, or that finds no
-/// space, drains it.
+/// space, takes it all.
 #[derive(Debug, Default)]
 struct AdmissionCredit(Striped<AtomicU64, CREDIT_STRIPES>);
 
@@ -104,8 +104,8 @@ impl AdmissionCredit {
         self.0.mine().fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Drains all credit and returns it.
-    fn drain(&self) -> u64 {
+    /// Takes all credit.
+    fn take_all(&self) -> u64 {
         self.0.iter().map(|credit| credit.swap(0, Ordering::Relaxed)).sum()
     }
 
@@ -127,10 +127,10 @@ impl Reserving {
         self.reserve.lock().unwrap()
     }
 
-    /// Drains the unused credit and no longer counts it as admitted.
+    /// Reclaims the unused credit and no longer counts it as admitted.
     fn return_credit(&self) {
         let mut reserve = self.lock();
-        reserve.admitted = reserve.admitted.saturating_sub(self.credit.drain());
+        reserve.admitted = reserve.admitted.saturating_sub(self.credit.take_all());
     }
 }
 
@@ -340,16 +340,15 @@ impl Store {
     /// Admits a commit that will add `bytes`: twice that is set aside for its apply. `Full` if it
     /// would need the reserve, which only deletes, drops and background work may use then.
     pub fn admit(&self, bytes: u64) -> Result<()> {
-        self.check_writable()?;
         let needed = bytes.saturating_mul(2);
-        if AdmissionCredit::serves(needed) {
-            if self.reserve.credit.take(needed) {
-                return Ok(());
-            }
-            if self.try_admit(CREDIT, true) == Some(true) {
-                self.reserve.credit.put(CREDIT - needed);
-                return Ok(());
-            }
+        let by_credit = AdmissionCredit::serves(needed);
+        if by_credit && self.reserve.credit.take(needed) {
+            return Ok(());
+        }
+        self.check_writable()?;
+        if by_credit && self.try_admit(CREDIT, true) == Some(true) {
+            self.reserve.credit.put(CREDIT - needed);
+            return Ok(());
         }
         let mut recent = true;
         loop {
@@ -410,8 +409,8 @@ impl Store {
         Some(admitted)
     }
 
-    /// Settles `bytes` of admitted commits: they are applied and durable, or were given up.
-    pub fn settle_admitted(&self, bytes: u64) {
+    /// Releases `bytes` of admitted commits: they are applied and durable, or were given up.
+    pub fn release_admitted(&self, bytes: u64) {
         let mut reserve = self.reserve.lock();
         reserve.admitted = reserve.admitted.saturating_sub(bytes.saturating_mul(2));
     }

@@ -438,7 +438,7 @@ impl Inner {
             return Err(refused("that extent cannot die before it was born"));
         }
         self.change(link.offset, |record| record.death = at);
-        self.settle(link.offset);
+        self.free_or_keep(link.offset);
         Ok(())
     }
 
@@ -538,7 +538,7 @@ impl Inner {
     }
 
     /// Puts a dead extent on the list of what keeps it, or frees it.
-    pub fn settle(&mut self, offset: u64) {
+    pub fn free_or_keep(&mut self, offset: u64) {
         let Some(&record) = self.extents.get(&offset) else { return };
         assert!(record.is_dead(), "space invariant 2: only dead extents are listed");
         if record.holds > 0 {
@@ -576,19 +576,19 @@ impl Inner {
         if self.pins.unpin_version(version) {
             // Lineage pins first: pages of the version's list may be kept by a pin that ends, too.
             self.expire_pins();
-            self.settle_list(Keeper::Version(version));
+            self.reconsider_kept(Keeper::Version(version));
         }
     }
 
     pub fn expire_pins(&mut self) {
         for keeper in self.pins.expire() {
-            self.settle_list(keeper);
+            self.reconsider_kept(keeper);
         }
     }
 
-    fn settle_list(&mut self, keeper: Keeper) {
+    fn reconsider_kept(&mut self, keeper: Keeper) {
         for offset in self.kept.remove(&keeper).unwrap_or_default().offsets {
-            self.settle(offset);
+            self.free_or_keep(offset);
         }
     }
 
@@ -599,7 +599,7 @@ impl Inner {
         self.log_kept_from = from;
         let kept = self.kept_by_log.split_off(&from);
         for offset in std::mem::replace(&mut self.kept_by_log, kept).into_values().flatten() {
-            self.settle(offset);
+            self.free_or_keep(offset);
         }
     }
 }

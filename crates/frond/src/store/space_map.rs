@@ -2,7 +2,8 @@
 //!
 //! The map is written while newer versions are being made, so it lists each extent *as of* version
 //! V:
-//! - born after V, or temporary: not listed, so free in the map; nothing durable names it.
+//! - born after V, or temporary: not listed, so free in the map. No durable page links it; if the
+//!   log names it, recovery claims its place.
 //! - dead after V, or alive: listed as live.
 //! - dead at V or before: listed with its dates if the older slot, a pin in force, or the log keeps
 //!   it; readers do not count, since they end with the process.
@@ -10,9 +11,9 @@
 //! So after a reopen from V the older slot's tree is whole too, and stays so until its slot is
 //! overwritten (docs/safety.md §3.2).
 //!
-//! The directory is one page, so its bound bounds the file: no space is backed beyond `mapped_end`,
-//! as on a disk that ends there, and commits are admitted by the space that is left below. So no
-//! checkpoint reaches the bound (P13, I24).
+//! The directory is one page, so the maximum length of that page limits the length of the file. No
+//! space is backed beyond `mapped_end`, as if the disk ended there, and commits are admitted only
+//! while space is left below it. So no checkpoint reaches the limit (P13, I24).
 //!
 //! Invariants
 //! 1. Only zones that changed are written; a zone with something newer than V counts as changed
@@ -138,7 +139,7 @@ impl Inner {
     fn allocate_map_page(&mut self, payload: usize, at: VersionNumber) -> Result<Extent, Refused> {
         let request = map_request(payload, at);
         let refused =
-            || Refused { offset: 0, bytes: request.bytes, why: "a map page too long".into() };
+            || Refused { offset: 0, bytes: request.bytes, why: "a map page is too long".into() };
         let bytes = extent_bytes(request.bytes).ok_or_else(refused)?;
         Ok(self.allocate(&request, bytes, false))
     }
@@ -224,13 +225,13 @@ impl ZonePage {
     /// Decodes the page as [`load`] does; on failure, the reason.
     pub fn read_again(&self, at: VersionNumber) -> Result<(), String> {
         if u64::from(self.page.extent.bytes) > bounds::ZONE_PAGE_BYTES.max() {
-            return Err(format!("a page of {} bytes", self.page.extent.bytes));
+            return Err(format!("a page of {} bytes is too long", self.page.extent.bytes));
         }
         let mut sums = ZoneSums::default();
         decode_zone(&self.page.payload, self.zone, at, |offset, record| sums.add(offset, &record))?;
         match sums == self.sums {
             true => Ok(()),
-            false => Err("a zone's sums are not the directory's".into()),
+            false => Err("a zone's sums differ from the directory's".into()),
         }
     }
 }
@@ -239,7 +240,7 @@ impl MapPage {
     /// Decodes this page of a directory as [`load`] does; on failure, the reason.
     pub fn read_directory_again(&self, at: VersionNumber) -> Result<(), String> {
         if u64::from(self.extent.bytes) > bounds::MAP_DIRECTORY_BYTES.max() {
-            return Err(format!("a page of {} bytes", self.extent.bytes));
+            return Err(format!("a page of {} bytes is too long", self.extent.bytes));
         }
         MapDirectory::decode(&self.payload, at).map(drop)
     }
@@ -293,14 +294,14 @@ pub(super) fn load(
     let bad = |link: &Link, why: String| {
         file.malformed(link.offset, u64::from(link.bytes), "the space map", why)
     };
-    let too_long = |link: &Link| bad(link, format!("a page of {} bytes", link.bytes));
+    let too_long = |link: &Link| bad(link, format!("a page of {} bytes is too long", link.bytes));
     if u64::from(link.bytes) > bounds::MAP_DIRECTORY_BYTES.max() {
         return Err(too_long(&link));
     }
     let directory = MapDirectory::decode(&read(&link)?, at).map_err(|why| bad(&link, why))?;
     let own = Extent { offset: link.offset, bytes: link.bytes };
     if directory.totals(own) != superblock.totals {
-        return Err(bad(&link, "its sums are not the superblock's".into()));
+        return Err(bad(&link, "its sums differ from the superblock's".into()));
     }
     let mut loader = Loader { used: BTreeMap::new(), end: superblock.totals.file_bytes };
     loader.add_map_page(own, link.birth, NEVER).map_err(|why| bad(&link, why))?;
@@ -325,7 +326,7 @@ pub(super) fn load(
         });
         let added = decoded.and_then(|()| {
             if (sums.live, sums.pending, sums.end) != (entry.live, entry.pending, entry.end) {
-                return Err("a zone's sums are not the directory's".into());
+                return Err("a zone's sums differ from the directory's".into());
             }
             listed.into_iter().try_for_each(|(offset, record)| loader.add(offset, record))
         });
@@ -344,7 +345,7 @@ impl Loader {
     fn add(&mut self, offset: u64, record: Record) -> Result<(), String> {
         let end = offset + u64::from(record.bytes);
         if end > self.end {
-            return Err(format!("the extent at {offset} ends after the file"));
+            return Err(format!("the extent at {offset} ends beyond the end of the file"));
         }
         let below = self.used.range(..end).next_back();
         if below.is_some_and(|(start, other)| start + u64::from(other.bytes) > offset) {
@@ -408,7 +409,7 @@ impl Loader {
         inner.directory = Some(own);
         inner.pin_slots(superblock, older);
         for &(offset, _) in &dead {
-            inner.settle(offset);
+            inner.free_or_keep(offset);
         }
         inner.expire_pins();
         // Where a copy of a store needs nothing, its file has holes without disk space.

@@ -91,9 +91,10 @@ impl Db {
     ///
     /// # Errors
     /// `TableMismatch` if the definition does not match what is stored, or the tree with this name
-    /// is no table; the message says what to do. `InvalidArgument` for names that are not allowed;
-    /// `TreeExists`; those of a commit. If it builds an index: those of [`Table::build_index`], in
-    /// particular `LockBusy` while another handle builds one.
+    /// is not a table; the message says what to do. `InvalidArgument` for names that are not
+    /// allowed; `TreeExists` if another tree has the name of an index's tree; the errors of a
+    /// commit. If it builds an index: those of [`Table::build_index`], in particular `LockBusy`
+    /// while another handle builds one.
     pub fn table(&self, spec: TableSpec) -> Result<Table> {
         check(&spec)?;
         loop {
@@ -195,8 +196,8 @@ impl Db {
     /// that have locked rows of it. Afterwards its handles fail with `NoSuchTree`.
     ///
     /// # Errors
-    /// `NoSuchTree`; `TableMismatch` if it is no table; `LockTimeout`; `LockBusy` while an index is
-    /// being built.
+    /// `NoSuchTree`; `TableMismatch` if it is not a table; `LockTimeout`; `LockBusy` while an index
+    /// is being built.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let rows = self.open_tree(name)?;
         let place = self.kept(rows.id());
@@ -299,7 +300,7 @@ pub(super) fn stored(rows: &Tree) -> Result<StoredTable> {
     if !is_table(&attributes) {
         return Err(mismatch(
             rows,
-            "the tree of this name is no table; choose another name".into(),
+            "the tree of this name is not a table; choose another name".into(),
         ));
     }
     let stored = StoredTable::decode(&attributes).map_err(|flaw| rows.malformed(flaw))?;

@@ -1,8 +1,8 @@
 //! Scanning rows in the order of an index.
 //!
-//! Invariant: every returned row matches its index entry. In a transaction, a row is skipped if
-//! others, or the transaction itself, have changed it since the entry was read: its place in the
-//! order of the index is another now.
+//! Invariant: every returned row matches its index entry. In a transaction, a row is skipped if it
+//! was changed after its entry was read, by others or by the transaction itself: it now has another
+//! place in the order of the index.
 //!
 //! Threads: one. Cost: a lookup in the table for each row, unless the index is clustering and
 //! nothing is locked.

@@ -451,7 +451,7 @@ impl<'a> Job<'a> {
                 leaves.extend(full.finish()?.map(|run| self.handle(run)));
             }
             // A Delete above the maximum deletes nothing; a Merge finds no base.
-            match folder.settle(entry.message(), &mut made)? {
+            match folder.for_leaf(entry.message(), &mut made)? {
                 Folded::Newer(tag) => self.push(&mut builder, entry.key, tag, entry.payload)?,
                 Folded::Made(tag) => self.push(&mut builder, entry.key, tag, &made)?,
                 Folded::Nothing => {}

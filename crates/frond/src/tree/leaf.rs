@@ -251,8 +251,8 @@ impl Job<'_> {
             }
             // Everything older has been met: Deletes vanish, operands become values.
             let builder = &mut out.builder;
-            let mut settle = |message: Message<'_>| {
-                match folder.settle(message, &mut made)? {
+            let mut convert = |message: Message<'_>| {
+                match folder.for_leaf(message, &mut made)? {
                     Folded::Newer(tag) => self.push(builder, entry.key, tag, message.payload)?,
                     Folded::Made(tag) => self.push(builder, entry.key, tag, &made)?,
                     Folded::Nothing => {}
@@ -265,12 +265,12 @@ impl Job<'_> {
                 older,
                 &mut folded,
             )? {
-                Folded::Newer(tag) => settle(Message::new(tag, newer.payload)),
-                Folded::Made(tag) => settle(Message::new(tag, &folded)),
+                Folded::Newer(tag) => convert(Message::new(tag, newer.payload)),
+                Folded::Made(tag) => convert(Message::new(tag, &folded)),
                 Folded::Nothing => Ok(()),
             })?;
             if !met {
-                settle(newer)?;
+                convert(newer)?;
             }
             rows += 1;
             self.tick(1);

@@ -75,7 +75,7 @@ pub(crate) fn seal_node(node: &Node, birth: VersionNumber) -> Result<Vec<u8>> {
         return Ok(bytes);
     }
     let fits = page_bytes(bytes.len()) <= bounds::NODE_PAGE_BYTES.max();
-    sealed("a node page", if fits { Ok(()) } else { Err("it is longer than any") })?;
+    sealed("a node page", if fits { Ok(()) } else { Err("it exceeds the maximum length") })?;
     // One descriptor for all runs: creating and dropping one for each would cost more than
     // everything else here.
     let shared = RunHandle::placeholder(Lineage(0), VersionNumber(0));
@@ -144,7 +144,7 @@ impl Node {
 pub(crate) fn read_node(cx: &TreeContext, link: &Link, level: u8) -> Result<Arc<Node>> {
     let file = cx.store.file();
     if u64::from(link.bytes) > bounds::NODE_PAGE_BYTES.max() {
-        let why = "it is longer than any";
+        let why = "it exceeds the maximum length";
         return Err(file.malformed(link.offset, link.bytes.into(), "node page", why));
     }
     let bytes = cx.store.read_page(link, PageKind::Node, "node page")?;

@@ -1,8 +1,9 @@
 //! Scans: finding the runs that hold the entries around a key.
 //!
 //! A scan proceeds leaf by leaf. For the leaf at a position, the sources are the live slices of
-//! every node on its path, newest first, each clipped to the leaf's range, and the leaf itself; the
-//! reader merges them. Cost: one descent per leaf, that is, per about 20 000 entries.
+//! every node on its path, newest first, each clipped to the range of the child on the path, and
+//! the leaf itself; the reader merges them. Cost: one descent per leaf, that is, per about 20 000
+//! entries.
 //!
 //! Threads: all.
 

@@ -11,8 +11,9 @@
 //! - A node with too many children splits.
 //! - A node whose page nears the size bound hands everything down, and splits. Keys of up to 64 KiB
 //!   are in the page as pivots and as ends of slices, and a page that is too long could not be
-//!   written although its rows were acknowledged long ago. What remains is `fanout_max` pivots, a
-//!   sixteenth of the bound. Clipping at a pivot adds one key per tier.
+//!   written although its rows were acknowledged long ago. At most `fanout_max` pivots remain: a
+//!   sixteenth of the length at which a page nears its bound. Clipping at a pivot adds one key per
+//!   tier.
 //!
 //! Invariants
 //! 1. A child is handed *all* slices that are live for it, from all tiers, in age order (Rule: I1).
@@ -177,7 +178,7 @@ impl Job<'_> {
                     node.children.swap(c, c + 1);
                 }
                 if let Some(Child::Node(child)) = node.children.get(c + 1).cloned() {
-                    self.bury(&child);
+                    self.unlink_subtree(&child);
                 }
                 node.absorb_right(c);
             } else {
@@ -187,13 +188,13 @@ impl Job<'_> {
     }
 
     /// Counts a subtree of resident nodes as dead.
-    fn bury(&mut self, node: &Arc<NodeRef>) {
+    fn unlink_subtree(&mut self, node: &Arc<NodeRef>) {
         // `is_placeholder` is true only for resident nodes.
         if let Some(content) = node.resident() {
             self.effects.unlink_node(node, content);
             for child in &content.children {
                 if let Child::Node(child) = child {
-                    self.bury(child);
+                    self.unlink_subtree(child);
                 }
             }
         }

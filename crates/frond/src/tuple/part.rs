@@ -167,7 +167,7 @@ macro_rules! floats {
                     true => bits == <$float>::NAN.to_bits() & !SIGN,
                     false => bits != SIGN, // negative zero
                 };
-                if written { Ok(value) } else { Err(refused("a float in it is never written so")) }
+                if written { Ok(value) } else { Err(refused("a float has a bit pattern that is never encoded")) }
             }
         );
     )+};
@@ -181,7 +181,7 @@ floats! {
 fixed!(bool, Hint::None, 1, |value: bool| [u8::from(value)], |bytes: [u8; 1]| match bytes {
     [0] => Ok(false),
     [1] => Ok(true),
-    _ => Err(refused("a truth value in it is neither 0 nor 1")),
+    _ => Err(refused("a bool is neither 0 nor 1")),
 });
 
 impl<const N: usize> KeyPart for [u8; N] {
@@ -284,7 +284,7 @@ impl<'k> ReadKeyPart<'k> for Cow<'k, [u8]> {
     fn read_filler(reader: &mut KeyReader<'k>) -> Result<()> {
         match reader.escaped()?.is_empty() {
             true => Ok(()),
-            false => Err(refused("a null in it has a value")),
+            false => Err(refused("the filler of a null is not empty")),
         }
     }
 }
@@ -292,7 +292,7 @@ impl<'k> ReadKeyPart<'k> for Cow<'k, [u8]> {
 /// Borrowed from the key, unless it has a zero byte or is in descending order.
 impl<'k> ReadKeyPart<'k> for Cow<'k, str> {
     fn read(reader: &mut KeyReader<'k>) -> Result<Self> {
-        let no_text = || refused("a string in it is not UTF-8");
+        let no_text = || refused("a string is not UTF-8");
         match reader.escaped()? {
             Cow::Borrowed(bytes) => str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| no_text()),
             Cow::Owned(bytes) => String::from_utf8(bytes).map(Cow::Owned).map_err(|_| no_text()),

@@ -48,7 +48,7 @@ impl House {
     fn assign(&self, key: u8) -> (Arc<Payload>, Seqno, Arc<MemtableRef>) {
         let payload = Arc::new([key]);
         let mut section = self.sequencer.enter(insert);
-        let (seqno, slot) = self.sequencer.assign(&mut section, &payload);
+        let (seqno, slot) = self.sequencer.assign(&mut section, &payload, std::iter::empty());
         self.brought.lock().unwrap().push(key);
         (payload, seqno, slot)
     }
@@ -80,10 +80,10 @@ impl House {
         for seqno in old.base.0 + 1..=last.0 {
             assert!(self.holds(&old, seqno), "Rule I2: commit {seqno} is in its memtable");
         }
-        let mut drain = old.table.drain_cursor(TREE, last);
+        let mut cursor = old.table.apply_cursor(TREE, last);
         let mut versions = 0;
-        while let Some(drained) = drain.next() {
-            versions += drained.versions.count() as u64;
+        while let Some(row) = cursor.next() {
+            versions += row.versions.count() as u64;
         }
         assert_eq!(versions, last.0 - old.base.0, "Rule I2: and nothing else");
     }

@@ -10,7 +10,6 @@ mod empty_ranges;
 mod gate;
 #[cfg(all(test, shuttle))]
 mod interleavings;
-mod last_commits;
 pub mod lock_table;
 mod locks;
 mod memory_reservation;
@@ -22,7 +21,6 @@ mod writes;
 
 pub(crate) use empty_ranges::{EmptyRanges, Stretch, TOMBSTONES_MIN};
 pub(crate) use gate::LockGate;
-pub(crate) use last_commits::LastCommits;
 pub(crate) use locks::{KeyLockTable, KeyLocks, lock_hash};
 pub use memory_reservation::{MemoryReservation, WritesMemory};
 pub(crate) use sequencer::{Section, Sequencer};

@@ -7,6 +7,9 @@
 //! insert it on the owner's behalf (helping). `T` is the commit's payload; the waiting threads know
 //! how to insert it.
 //!
+//! In the section each commit is also noted at the trees that it changes ([`LastCommits`], Rule:
+//! I46), for scans that read rows before they lock them.
+//!
 //! Invariants
 //! 1. Seqno order = order of log reservations = order of memtable intervals.
 //! 2. A memtable is frozen inside the section: no commit can be assigned to it afterwards.
@@ -15,12 +18,14 @@
 //! 5. A commit is finished once, by the thread that takes it out of its place. By then it is wholly
 //!    inserted; other threads may still be inserting it, without effect.
 //!
-//! Threads: committers, and the freezer. Cost: two uncontended locks, and about thirty stores.
+//! Threads: committers, and the freezer; [`LastCommits`] is read by all. Cost: two uncontended
+//! locks, about thirty stores, and one more per tree of the commit.
 
 use std::time::Duration;
 
 use crate::{
-    Seqno,
+    Seqno, TreeId,
+    striped::Striped,
     sync::{Arc, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, hint, thread},
     version::MemtableRef,
 };
@@ -43,6 +48,7 @@ pub(crate) struct Sequencer<T> {
     sleepers: AtomicUsize,
     sleep: Mutex<()>,
     advanced: Condvar,
+    pub last_commits: LastCommits,
 }
 
 /// The state that only the holder of the section may touch.
@@ -97,6 +103,7 @@ impl<T> Sequencer<T> {
             sleepers: AtomicUsize::new(0),
             sleep: Mutex::new(()),
             advanced: Condvar::new(),
+            last_commits: LastCommits::default(),
         }
     }
 
@@ -118,10 +125,19 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// Assigns the next seqno, in the active memtable, to a commit with this payload. From now on
-    /// other threads may insert it.
-    pub fn assign(&self, section: &mut Section, payload: &Arc<T>) -> (Seqno, Arc<MemtableRef>) {
+    /// Assigns the next seqno, in the active memtable, to a commit with this payload, which changes
+    /// `trees`. From now on other threads may insert it.
+    pub fn assign(
+        &self,
+        section: &mut Section,
+        payload: &Arc<T>,
+        trees: impl Iterator<Item = TreeId>,
+    ) -> (Seqno, Arc<MemtableRef>) {
         let seqno = section.next;
+        // Before another thread can make the commit visible.
+        if !plant!("txn: a commit is not noted at its trees") {
+            self.last_commits.note(trees, seqno);
+        }
         section.next = seqno.next();
         let slot = section.active.clone();
         slot.writers.fetch_add(1, Ordering::Relaxed);
@@ -233,5 +249,76 @@ impl<T> Sequencer<T> {
         drop(payload);
         self.finish(seqno);
         true
+    }
+}
+
+/// Number of words of [`LastCommits`]. Trees whose numbers differ by less have separate words. 32
+/// KiB per store.
+const WORDS: usize = if cfg!(shuttle) { 4 } else { 512 };
+
+/// The last commit to each tree. It tells a scan whether a tree has changed since the scan read it
+/// (Rule: I46).
+///
+/// A scan that locks rows would have to read each row again once it holds the row's lock. To avoid
+/// that, it reads some rows before it locks them and, after acquiring a row's lock, checks here: if
+/// the tree has had no commit after the snapshot that was read, the row that was read is still
+/// current.
+///
+/// Why that is correct, for a row or a gap whose lock is held:
+/// - A writer of the row holds its lock, or one of the tree; or it is a batch that passed the gate
+///   before it was closed. A commit is noted within the section, before its seqno is assigned. So
+///   the note precedes any insertion of the commit, its visibility, and the release of its locks or
+///   of its passage of the gate. A thread that holds the lock afterwards acquired it under the
+///   mutex under which it was released, or has seen the passage end: so it sees the note.
+/// - All commits do this: batches, transactions, spilled ones included, queues of index builds, and
+///   prepared transactions, whose decision lists the trees. Other threads may insert on behalf of a
+///   stalled committer, but none notes for it or releases its locks.
+/// - A commit that is noted and not yet visible only makes a scan read a row once more than
+///   necessary: under the row's lock, the scan then reads what is visible.
+/// - Replayed commits are not noted: all of them are below every snapshot.
+/// - Changes of the catalog are no commits to the trees concerned: trees are new, renamed or
+///   dropped. A reader separately checks whether its tree was dropped (`TreeEntry::check`), which
+///   is recorded before the tree's lock is released.
+///
+/// Invariant: each word is at least the last commit that was assigned a seqno, over all trees that
+/// share the word. Sharing only makes readers read some rows again; nothing has to be allocated or
+/// looked up. Cost: one store per tree of a commit.
+#[derive(Debug, Default)]
+pub(crate) struct LastCommits {
+    /// Each on a cache line of its own: indexes of one table have adjacent numbers.
+    words: Striped<AtomicU64, WORDS>,
+    /// Number of rows that had to be read again.
+    looked_again: AtomicU64,
+}
+
+impl LastCommits {
+    fn word(&self, tree: TreeId) -> &AtomicU64 {
+        self.words.at(tree.0 as usize)
+    }
+
+    /// Notes a commit to these trees that is about to get its seqno. Called within the section, so
+    /// that seqnos ascend.
+    fn note(&self, trees: impl IntoIterator<Item = TreeId>, seqno: Seqno) {
+        for tree in trees {
+            // Release pairs with the Acquire in `none_since`; the reader is anyway ordered after it
+            // by a mutex.
+            self.word(tree).store(seqno.0, Ordering::Release);
+        }
+    }
+
+    /// True if nothing was committed to a tree after `at`. Must be called while holding the locks
+    /// that the answer is about.
+    pub fn none_since(&self, tree: TreeId, at: Seqno) -> bool {
+        self.word(tree).load(Ordering::Acquire) <= at.0
+    }
+
+    /// Counts a row that had to be read again.
+    pub fn looks_again(&self) {
+        self.looked_again.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Number of rows that were read again.
+    pub fn looked_again(&self) -> u64 {
+        self.looked_again.load(Ordering::Relaxed)
     }
 }

@@ -2,17 +2,16 @@
 //! memtable.
 //!
 //! A transaction that exceeds its share of memory writes its messages to disk as sorted runs, piece
-//! by piece, and its commit names them in the log. The runs have the one seqno of that commit. So
-//! they cannot share a memtable with other commits or be ordered before or after one (Rule: I6).
-//! Therefore the sequencer freezes a memtable before such a commit and another one right after it:
-//! the memtable in between holds this commit alone, with its last piece in memory and these runs
-//! below.
+//! by piece, and its commit names them in the log. All these runs have the seqno of that commit. If
+//! its memtable held older and newer commits too, the runs could be placed neither above nor below
+//! that memtable (Rule: I6). Therefore the sequencer freezes a memtable before such a commit and
+//! another one right after it: the memtable in between holds this commit alone, with its last piece
+//! in memory and these runs below.
 //!
 //! Invariants
 //! 1. The pieces of a tree are ordered newest first; a newer piece's message for a key applies on
 //!    top of an older one's.
-//! 2. The runs exist until the memtable is applied and gone, and until the log record that names
-//!    them is gone (Rule: I11).
+//! 2. The runs exist as long as the memtable or the log record that names them exists (Rule: I11).
 //!
 //! Threads: all read.
 

@@ -8,10 +8,7 @@
 //!
 //! Threads: one owner.
 
-use super::{
-    group::{GROUP_HEADER_BYTES, GroupHeader, Piece, Records},
-    reservation::FRAGMENT_ROOM,
-};
+use super::group::{FRAGMENT_ROOM, GROUP_HEADER_BYTES, GroupHeader, Piece, Records};
 use crate::{
     bounds,
     error::{Error, Place, Result},

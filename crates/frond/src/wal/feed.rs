@@ -6,8 +6,8 @@
 //! Invariants
 //! 1. Commits are handed out in order, each exactly once. A follower that cannot continue this way
 //!    because the log was trimmed past it fails with `PositionLost`.
-//! 2. Blocks are read only once they are durable, so they never change under the reader. A segment
-//!    recycled meanwhile has another salt: its blocks do not verify.
+//! 2. Groups are read only once they are durable, so they never change under the reader. A segment
+//!    recycled meanwhile has another salt: its groups do not verify.
 //! 3. Memory: a window of the segment, and one large record while its fragments are collected.
 //!
 //! Threads: a follower has one owner; a log may have any number of followers. A follower takes the
@@ -62,7 +62,7 @@ struct SegmentPlace {
 }
 
 /// The state of the log around a segment.
-struct Surroundings {
+struct SegmentState {
     is_live: bool,
     next: Option<(u64, Lsn)>,
     durable: Lsn,
@@ -149,15 +149,15 @@ impl Log {
         let header = SegmentHeader::decode(reader.head()?).ok();
         let Some(header) = header.filter(|header| header.number == number) else {
             let file = reader.path().to_owned();
-            return Err(Error::WalMissing { file, what: "no longer what it was" });
+            return Err(Error::WalMissing { file, what: "replaced by another segment" });
         };
         Ok(SegmentPlace { header, reader, at: header.first, chain: header.predecessor })
     }
 
-    fn around(&self, number: u64) -> Surroundings {
+    fn around(&self, number: u64) -> SegmentState {
         let state = self.state.lock().unwrap();
         let index = state.live.iter().position(|segment| segment.0 == number);
-        Surroundings {
+        SegmentState {
             is_live: index.is_some(),
             next: index.and_then(|index| state.live.get(index + 1).copied()),
             durable: state.durable,
@@ -191,7 +191,7 @@ impl Log {
     }
 }
 
-impl Surroundings {
+impl SegmentState {
     /// The position up to which the segment can be read now.
     fn end(&self) -> Lsn {
         self.next.map_or(self.durable, |(_, first)| first.min(self.durable))

@@ -37,10 +37,9 @@
 use std::{io, time::Duration};
 
 use super::{
-    group::{GroupHeader, GroupKind, padded},
+    group::{BUFFERS_KEPT, GroupHeader, GroupKind, LogUse, OpenWrite, Reservation, Sealed, padded},
     idle::Idling,
-    log::{Log, OpenWrite, Sealed, State, Stop, Writer, count},
-    reservation::{BUFFERS_KEPT, LogUse, Reservation},
+    log::{Log, State, Stop, Writer},
     segment::{self, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
 };
 use crate::{
@@ -157,7 +156,7 @@ impl Log {
         let begun = match open_write {
             Some(open) => {
                 writer.chain = open.checksum;
-                count(&self.counters.groups, 1);
+                self.counters.groups.fetch_add(1, Ordering::Relaxed);
                 None
             }
             None => {
@@ -212,7 +211,7 @@ impl Log {
 
     /// Whether the active group can be written and stay open. A group that starts a segment is
     /// written once. Guaranteed space needs two free buffers, which a group limited to one page
-    /// cannot replace (`reservation.rs`, invariant 6).
+    /// cannot replace (`guarantee.rs`, invariant 3).
     fn may_stay_open(&self, state: &State) -> bool {
         let has_buffers = !state.guaranteed.is_some() || state.free.len() >= BUFFERS_KEPT;
         state.active.as_ref().is_some_and(|active| {
@@ -256,7 +255,7 @@ impl Log {
         let written = segment.file.write_at(&page[..bytes], offset);
         let path = &segment.path;
         self.or_fail(written.map_err(|error| Error::io(path, "write", offset, error)))?;
-        count(&self.counters.written_bytes, bytes as u64);
+        self.counters.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         drop(writer);
         let mut state = self.state.lock().unwrap();
         self.publish_open(&mut state, OpenWrite { first, used, checksum });
@@ -318,8 +317,8 @@ impl Log {
         let written = file.file.write_vectored_at(&slices, offset);
         written.map_err(|error| Error::io(&file.path, "write", offset, error))?;
         writer.chain = checksum;
-        count(&self.counters.groups, 1);
-        count(&self.counters.written_bytes, padded(sealed.used) as u64);
+        self.counters.groups.fetch_add(1, Ordering::Relaxed);
+        self.counters.written_bytes.fetch_add(padded(sealed.used) as u64, Ordering::Relaxed);
         Ok(sealed.begins_segment.map(|_| writer.segment.clone()))
     }
 
@@ -355,8 +354,10 @@ impl Log {
         };
         segment.write(&writer.header.encode(), 0)?;
         writer.segment = segment;
-        count(&self.counters.segments, 1);
-        count(&self.counters.written_bytes, (block.len() as u64) + SEGMENT_HEADER_BYTES);
+        self.counters.segments.fetch_add(1, Ordering::Relaxed);
+        self.counters
+            .written_bytes
+            .fetch_add((block.len() as u64) + SEGMENT_HEADER_BYTES, Ordering::Relaxed);
         Ok(())
     }
 
@@ -370,7 +371,7 @@ impl Log {
         }
         drop(state);
         let synced = files.iter().try_for_each(|segment| {
-            count(&self.counters.syncs, 1);
+            self.counters.syncs.fetch_add(1, Ordering::Relaxed);
             match segment.sync_data() {
                 Err(_) if plant!("wal: retry a failed sync") => segment.sync_data(),
                 synced => synced,
@@ -500,7 +501,7 @@ impl Log {
     }
 
     pub(super) fn sleep<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        count(&self.counters.waits, 1);
+        self.counters.waits.fetch_add(1, Ordering::Relaxed);
         state.sleepers += 1;
         let mut state = self.progress.wait(state).unwrap();
         state.sleepers -= 1;

@@ -1,9 +1,9 @@
 //! The log: its state, creation and opening.
 //!
-//! A committer reserves space and copies its record (`reservation.rs`), then waits until the record
-//! is as durable as its level requires ([`Log::wait`]). If no thread is writing or syncing, a
-//! waiting thread takes that role and does the work for all waiting threads (`leader.rs`). Segments
-//! are made ahead and recycled (`spares.rs`).
+//! A committer reserves space and copies its record (`group.rs`), then waits until the record is as
+//! durable as its level requires ([`Log::wait`]). If no thread is writing or syncing, a waiting
+//! thread takes that role and does the work for all waiting threads (`leader.rs`). Segments are
+//! made ahead and recycled (`spares.rs`).
 //!
 //! Invariants
 //! 1. Groups are written in order.
@@ -19,14 +19,13 @@
 use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use super::{
-    group::{GroupBuf, GroupKind, padded},
+    group::{
+        Active, BUFFERS_KEPT, GROUP_HEADER_BYTES, GroupBuf, GuaranteedSpace, OpenWrite, Sealed,
+        framed_bytes, room_of,
+    },
     recovery::RecoveredTail,
     relief,
-    reservation::{BUFFERS_KEPT, GuaranteedSpace},
-    segment::{
-        self, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENT_END_BYTES, SEGMENT_HEADER_BYTES,
-        SegmentFile, SegmentHeader,
-    },
+    segment::{self, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentFile, SegmentHeader},
     spares::is_full,
 };
 use crate::{
@@ -104,11 +103,11 @@ impl LogOptions {
     pub(super) fn begun_bytes_max(&self) -> usize {
         self.group_bytes.min(room_of(self.first_segment_bytes) as usize)
     }
-}
 
-/// Bytes of groups that a segment of this length can hold.
-pub(super) fn room_of(segment_bytes: u64) -> u64 {
-    segment_bytes - SEGMENT_HEADER_BYTES - SEGMENT_END_BYTES
+    /// Longest record that fits such a group, bytes.
+    fn record_bytes_max(&self) -> usize {
+        (self.begun_bytes_max() - GROUP_HEADER_BYTES - framed_bytes(0)) / 8 * 8
+    }
 }
 
 /// Counters since the log was opened.
@@ -141,59 +140,6 @@ pub(super) struct Counters {
     pub recycled: AtomicU64,
 }
 
-pub(super) fn count(counter: &AtomicU64, by: u64) {
-    counter.fetch_add(by, Ordering::Relaxed);
-}
-
-/// The group that accepts reservations.
-pub(super) struct Active {
-    pub buffer: usize,
-    pub first: Lsn,
-    pub used: usize,
-    pub capacity: usize,
-    pub records: u32,
-    /// Length of the segment that this group starts, if it starts one.
-    pub begins_segment: Option<u64>,
-}
-
-/// A closed group that waits to be written.
-#[derive(Clone, Copy)]
-pub(super) struct Sealed {
-    pub buffer: usize,
-    pub first: Lsn,
-    pub used: usize,
-    pub records: u32,
-    pub begins_segment: Option<u64>,
-    pub kind: GroupKind,
-}
-
-impl Sealed {
-    pub fn end(&self) -> Lsn {
-        Lsn(self.first.0 + padded(self.used) as u64)
-    }
-
-    /// The last open write, if it wrote this group in full: then the group is in the file already.
-    pub fn in_file(&self, open_write: Option<OpenWrite>) -> Option<OpenWrite> {
-        let is_whole = |open: &OpenWrite| open.first == self.first && open.used == self.used;
-        open_write.filter(|open| self.kind == GroupKind::Records && is_whole(open))
-    }
-}
-
-/// The file's copy of a group that was written while open (`leader.rs`).
-#[derive(Clone, Copy)]
-pub(super) struct OpenWrite {
-    pub first: Lsn,
-    pub used: usize,
-    /// Checksum of the header that was written.
-    pub checksum: u32,
-}
-
-impl OpenWrite {
-    pub fn end(&self) -> Lsn {
-        Lsn(self.first.0 + self.used as u64)
-    }
-}
-
 /// Why the log accepts no more records.
 #[derive(Clone, Debug)]
 pub(super) enum Stop {
@@ -214,7 +160,7 @@ pub(super) struct State {
     pub spares: VecDeque<u64>,
     /// Whether the reserve exists; records that add data are accepted only then (`relief.rs`).
     pub has_reserve: bool,
-    /// Guaranteed space, which other reservations must leave free (`reservation.rs`).
+    /// Guaranteed space, which other reservations must leave free (`guarantee.rs`).
     pub guaranteed: GuaranteedSpace,
     /// Some space was guaranteed on a full disk, before it existed.
     pub is_short: bool,
@@ -280,6 +226,7 @@ pub struct Log {
     pub(super) dir: PathBuf,
     pub(super) level: Durability,
     pub(super) options: LogOptions,
+    pub(super) record_bytes_max: usize,
     pub(super) buffers: Box<[GroupBuf]>,
     pub(super) state: Mutex<State>,
     /// Signalled after a write, a sync, a freed buffer, a filled group or a failure. Only
@@ -411,6 +358,7 @@ impl Log {
             dir,
             level,
             options,
+            record_bytes_max: options.record_bytes_max(),
             buffers: buffers.collect(),
             state: Mutex::new(state),
             progress: Condvar::new(),

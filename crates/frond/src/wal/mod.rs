@@ -31,9 +31,8 @@
 //! - Freezing a memtable: [`Log::position`], called inside the sequencer, is where replay of the
 //!   next memtable starts.
 //! - Checkpoint: call [`Log::sync_through_now`] before writing the slot, [`Log::trim`] after.
-//! - The log thread: `loop { log.wait_for_work(50 ms); log.tick(clock.now())?; }`. Without a log
-//!   thread, the owner of the clock calls [`Log::tick`]; everything else runs on the calling
-//!   thread.
+//! - The log thread calls [`Log::tick`] at least every 50 ms. Without a log thread, the owner of
+//!   the clock calls it; everything else runs on the calling thread.
 //! - [`Log::feed`] follows durable commits, for the change feed.
 //! - [`Log::close`] returns the exact end, for the slot's clean mark; [`Log::trim`] still works
 //!   afterwards.
@@ -47,6 +46,7 @@
 mod assembly;
 mod feed;
 mod group;
+mod guarantee;
 mod idle;
 mod in_place;
 mod leader;
@@ -55,18 +55,18 @@ mod reader;
 mod record;
 mod recovery;
 mod relief;
-mod reservation;
 mod segment;
 mod spares;
 #[cfg(test)]
 mod tests;
 
 pub use feed::{LogFeed, TRIMMED, TakeCommit, in_group};
+pub use group::{FRAGMENT_ROOM, Fragments, LogUse, Reservation};
+pub use guarantee::GuaranteeRefused;
 pub use log::{Log, LogOptions, LogStats};
 pub use record::{
     Item, KeyMemory, LogExtent, Record, RecordBuilder, RecordItems, RecordPool, TRAILER_BYTES,
     checkpoint_record, decode, items, keeps_trailer, trailer,
 };
 pub use recovery::{Expect, RecoveredTail, recover};
-pub use reservation::{FRAGMENT_ROOM, Fragments, GuaranteeRefused, LogUse, Reservation};
 pub use segment::{begin, begins, was_being_created};

@@ -18,8 +18,9 @@
 //!    a newer version is never taken for the end of the log (Promises: P11, P19).
 //! 2. Records are handed out in log order, each only if its whole group verifies and fits the
 //!    chain, and a large record only with its last fragment (Promises: P2, P3).
-//! 3. No length read from disk is used for an allocation before it is bounded: one window of a
-//!    group's greatest length, and one large record (Promise: P20). Time is O(length of the files).
+//! 3. No length read from disk is used for an allocation before it is bounded. Memory: one window
+//!    of a group's maximum length, and one large record (Promise: P20). Time is O(length of the
+//!    files).
 //! 4. Reading changes nothing; the same files give the same answer (Promises: P5, P21).
 //! 5. What is recovered is on disk before it is served, not only in a page cache that a failed sync
 //!    left clean (Promise: P6). Files are read with direct I/O where possible; where not, the log
@@ -48,7 +49,7 @@ use crate::{
 /// Bytes of a segment that are rewritten at a time.
 const REWRITE_BYTES: usize = 256 << 10;
 
-/// What the superblock says about the log's end.
+/// What is known about the log's end before it is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expect {
     /// The store was closed cleanly and this was the exact end: anything less is damage.
@@ -116,7 +117,7 @@ impl RecoveredTail {
         let names = vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
         let number = |name: &PathBuf| segment::number_of(name);
         if self.header.is_none() && names.iter().any(|name| number(name).is_some()) {
-            let why = "a new store is to be made here, and there is a log already";
+            let why = "cannot create a store here: the directory already contains a log";
             return Err(Error::not_a_store(dir, why));
         }
         for (index, &(number, first)) in self.live.iter().enumerate() {
@@ -327,7 +328,7 @@ impl Scan<'_> {
     }
 
     /// Fails if a segment that its predecessor names is missing. In a log that is growing, files
-    /// disappear that were not needed any more.
+    /// that are no longer needed disappear.
     fn must_be_there(&self, number: u64) -> Result<()> {
         let grows = self.until < Lsn(u64::MAX);
         match grows || self.files.iter().any(|file| file.number == number) {

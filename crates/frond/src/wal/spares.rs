@@ -17,12 +17,13 @@
 use std::io;
 
 use super::{
-    log::{Log, Spares, Stop, count},
-    reservation::LogUse,
+    group::LogUse,
+    log::{Log, Spares, Stop},
     segment::{self, SegmentFile},
 };
 use crate::{
     error::{Error, Result},
+    sync::Ordering,
     types::Lsn,
 };
 
@@ -129,12 +130,12 @@ impl Log {
             drop(state);
             let given = is_kept.then(|| self.give_to_reserve(number, &mut spares));
             if self.or_fail(given.unwrap_or(Ok(false)))? {
-                count(&self.counters.recycled, 1);
+                self.counters.recycled.fetch_add(1, Ordering::Relaxed);
             } else if recycle {
                 let recycled = self.recycle(number, &spares);
                 if let Some(segment) = self.or_fail(recycled)? {
                     self.add_spare(&mut spares, segment);
-                    count(&self.counters.recycled, 1);
+                    self.counters.recycled.fetch_add(1, Ordering::Relaxed);
                 }
             } else {
                 let path = self.dir.join(segment::file_name(number));

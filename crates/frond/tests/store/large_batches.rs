@@ -120,7 +120,7 @@ fn a_large_batch_is_ordered_between_earlier_and_later_small_ones() {
 fn a_batch_too_large_for_memory_or_log_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (cache, count, bytes, limit) in
-        [(4 << 20, 400, 4000, "a store"), (1 << 30, 17, 4 << 20, "the log")]
+        [(4 << 20, 400, 4000, "the memory"), (1 << 30, 17, 4 << 20, "the log")]
     {
         let options = Options::new().cache_size(cache).durability(Durability::Lazy);
         let db = Db::open(dir.path(), options).unwrap();

@@ -101,20 +101,20 @@ impl<'a> Reader<'a> {
         let content = self.bytes(field)?;
         match leb128(content) {
             Some((value, taken)) if taken == content.len() => Ok(value),
-            _ => Err(malformed(&format!("field {field} is no number"))),
+            _ => Err(malformed(&format!("field {field} is not a number"))),
         }
     }
 
     pub fn number32(&mut self, field: u64) -> Result<u32, DecodeError> {
         self.number(field)?
             .try_into()
-            .map_err(|_| malformed(&format!("field {field} is too great a number")))
+            .map_err(|_| malformed(&format!("the number in field {field} is too large")))
     }
 
     pub fn number8(&mut self, field: u64) -> Result<u8, DecodeError> {
         self.number(field)?
             .try_into()
-            .map_err(|_| malformed(&format!("field {field} is too great a number")))
+            .map_err(|_| malformed(&format!("the number in field {field} is too large")))
     }
 
     pub fn name(&mut self, field: u64) -> Result<String, DecodeError> {
@@ -148,7 +148,11 @@ impl<'a> Reader<'a> {
         if !self.has(field) {
             return Ok(operators);
         }
-        let bad = || malformed("its merge operators are not numbers from 64 on with names");
+        let bad = || {
+            malformed(
+                "its merge operators are not an ascending list of numbers, 64 or above, with names",
+            )
+        };
         let mut content = self.bytes(field)?;
         while !content.is_empty() || operators.is_empty() {
             let (&operator, rest) = content.split_first().ok_or_else(bad)?;
@@ -169,7 +173,8 @@ impl<'a> Reader<'a> {
         Ok(operators)
     }
 
-    /// Takes the remaining fields, all of which must be allowed to be carried along.
+    /// Takes the remaining fields. Each must be one that an older version may keep without reading
+    /// it.
     pub fn carried(&mut self) -> Result<Carried, DecodeError> {
         let carried = self.rest;
         let mut last = CARRIED_FROM - 1;

@@ -14,11 +14,10 @@
 //! 3. **Log.** The sequencer assigns seqno, place in the log, and memtable, in one short section
 //!    (Rule: I2), so log, visibility and memtables have one order. The record is copied into the
 //!    log.
-//! 4. **Apply.** The entries are inserted into the memtable (`pipeline/apply_commit.rs`). If a tree
-//!    has many entries, they were made a mini-run before step 3, which is attached as a whole
-//!    (Rule: I6).
-//! 5. **Publish.** The commit waits until it and all earlier ones are applied; then it is visible,
-//!    and its locks are released (Rules: I3, I41).
+//! 4. **Insert.** The entries are inserted into the memtable (`Engine::insert`). If a tree has many
+//!    entries, they were made a mini-run before step 3, which is attached as a whole (Rule: I6).
+//! 5. **Make visible.** The commit waits until it and all earlier ones are inserted; then it is
+//!    visible, and its locks are released (Rules: I3, I41).
 //! 6. **Wait until it is durable**, together with the others that wait for the same write or sync
 //!    of the log.
 //!
@@ -116,6 +115,12 @@ impl<'a> PendingCommit<'a> {
             relieves: false,
             ..Self::new(payload, blobs, std::slice::from_ref(spilled))
         }
+    }
+
+    /// The trees that it changes.
+    fn trees(&self) -> impl Iterator<Item = TreeId> + 'a {
+        let (payload, changes) = (&**self.payload, self.changes);
+        payload.trees.iter().copied().chain(trees_beyond_memory(payload, changes))
     }
 }
 
@@ -286,8 +291,11 @@ impl Shared {
 
     /// Resolves the checked inserts of a batch, and seals it.
     fn seal_writes(&self, writes: &mut WriteSet) -> Result<()> {
-        let settled = if writes.has_inserts() { writes.settle_inserts() } else { Ok(()) };
-        let sealed = settled.and_then(|()| writes.seal(&self.engine.cx.folder()));
+        let resolved = if writes.has_inserts() { writes.resolve_inserts() } else { Ok(()) };
+        let sealed = resolved.and_then(|()| match writes.is_one_entry() {
+            true => Ok(()),
+            false => writes.seal(&self.engine.cx.folder()),
+        });
         if let Err(Error::DuplicateKey(Duplicate::InBatch { .. })) = &sealed {
             self.must_be_first_refused(writes)?;
         }
@@ -364,10 +372,10 @@ impl Shared {
         let mut record = self.reserve(commit)?;
         let logged = self.log_commit(commit, record.finish());
         self.commits.records.give(record);
-        let settle = |_: &Error| self.engine.store.settle_admitted(commit.admitted);
-        let logged = logged.inspect_err(settle)?;
-        self.counters_are_logged(&commit.payload.counters);
-        self.apply_and_publish(commit.payload, &logged);
+        let release = |_: &Error| self.engine.store.release_admitted(commit.admitted);
+        let logged = logged.inspect_err(release)?;
+        self.mark_counters_logged(&commit.payload.counters);
+        self.insert_and_make_visible(commit.payload, &logged);
         drop(locks);
         self.wait_durable(&logged.reservation, level)?;
         Ok(logged.seqno)
@@ -377,9 +385,9 @@ impl Shared {
     /// an error nothing stays admitted.
     fn reserve(&self, commit: &PendingCommit<'_>) -> Result<RecordBuilder> {
         let engine = &*self.engine;
-        let settle = |_: &Error| engine.store.settle_admitted(commit.admitted);
+        let release = |_: &Error| engine.store.release_admitted(commit.admitted);
         if !commit.blobs.is_empty() {
-            engine.sync_blobs(commit.blobs).inspect_err(settle)?;
+            engine.sync_blobs(commit.blobs).inspect_err(release)?;
         }
         let mut record = self.commits.records.take(commit.payload.writes.bytes());
         write_record(&mut record, commit.payload, commit.blobs, commit.changes);
@@ -389,7 +397,7 @@ impl Shared {
         }
         // This is the caller's mistake, not a failure of the log. The record's memory is not kept.
         let (bytes, max) = (bytes as u64, bounds::RECORD_BYTES.max());
-        Err(Error::BatchTooLarge { bytes, max, limit: "the log" }).inspect_err(settle)
+        Err(Error::BatchTooLarge { bytes, max, limit: "the log" }).inspect_err(release)
     }
 
     /// Lists the counter values that the record of a commit to these trees must log.
@@ -410,10 +418,10 @@ impl Shared {
     }
 
     /// Notes that a record with these values has its place in the log.
-    fn counters_are_logged(&self, counters: &[(TreeId, u8, u64)]) {
+    fn mark_counters_logged(&self, counters: &[(TreeId, u8, u64)]) {
         for &(tree, counter, next) in counters {
             let entry = self.catalog.by_id(tree);
-            entry.inspect(|entry| entry.counters.are_logged(counter, next));
+            entry.inspect(|entry| entry.counters.mark_logged(counter, next));
         }
     }
 
@@ -463,7 +471,8 @@ impl Shared {
             // Before another thread can make it visible: a reader that sees this commit finds that
             // these trees have ended.
             ending.iter().for_each(|tree| tree.mark_end(section.last().next()));
-            let (seqno, slot) = engine.sequencer.assign(&mut section, commit.payload);
+            let trees = commit.trees();
+            let (seqno, slot) = engine.sequencer.assign(&mut section, commit.payload, trees);
             // The log must hold what a record names before another thread can read the record.
             let names_runs = commit.names_extents && changes.iter().any(Change::names_runs);
             let is_copied_inside = bytes <= COPIED_INSIDE_BYTES_MAX && !names_runs;
@@ -491,9 +500,9 @@ impl Shared {
         }
     }
 
-    /// Records at the memtable and at the trees what the commit adds to them. Called in the
-    /// sequencer's section, before another thread can insert the commit: from then on the commit
-    /// may become visible, and the memtable may be frozen.
+    /// Records at the memtable what the commit adds to it. Called in the sequencer's section,
+    /// before another thread can insert the commit: from then on the commit may become visible, and
+    /// the memtable may be frozen.
     fn note_commit(
         &self,
         commit: &PendingCommit<'_>,
@@ -518,20 +527,15 @@ impl Shared {
         memtable.log_bytes.store(log_bytes, Ordering::Relaxed);
         engine.log_reached.store(reached + record_bytes as u64, Ordering::Relaxed);
         memtable.note(changes);
-        let trees = || payload.trees.iter().copied().chain(trees_beyond_memory(payload, changes));
-        memtable.count(trees().map(|tree| (tree, payload.rows_of(tree))));
-        // Before another thread can make the commit visible.
-        if !plant!("txn: a commit is not noted at its trees") {
-            self.locking.last_commits.note(trees(), section.last().next());
-        }
+        memtable.count(commit.trees().map(|tree| (tree, payload.rows_of(tree))));
         debug_assert!(
-            trees().all(|tree| !self.catalog.has_ended(tree)),
+            commit.trees().all(|tree| !self.catalog.has_ended(tree)),
             "a commit into a tree that has ended (`exclusive_lock.rs`, 3)"
         );
     }
 
     /// Steps 4 and 5: inserts a logged commit into its memtable, and waits until it is visible.
-    pub(super) fn apply_and_publish(&self, payload: &CommitPayload, logged: &LoggedCommit) {
+    pub(super) fn insert_and_make_visible(&self, payload: &CommitPayload, logged: &LoggedCommit) {
         let engine = &*self.engine;
         engine.insert(payload, logged.seqno, &logged.slot);
         engine.sequencer.finish(logged.seqno);

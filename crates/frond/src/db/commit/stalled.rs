@@ -70,7 +70,7 @@ fn a_stalled_commit_blocks_no_commit_apply_or_checkpoint() {
         tree.put(b"later", b"22").unwrap();
         expected.push((b"later".to_vec(), 2));
 
-        db.shared.apply_and_publish(&payload, &logged);
+        db.shared.insert_and_make_visible(&payload, &logged);
         give_back_writes(&mut batch, payload);
         assert_eq!(batch.len(), count as usize + 1, "its memory is its own again");
         drop(logged);
@@ -100,13 +100,13 @@ fn commits_stalled_on_both_sides_of_a_freeze_stay_in_their_memtables() {
     }
     // The younger one is resumed first, and its owner helps the older.
     let (payload, logged) = stalled.pop().unwrap();
-    db.shared.apply_and_publish(&payload, &logged);
+    db.shared.insert_and_make_visible(&payload, &logged);
     assert_eq!(rows(&tree).len(), 2);
     let engine = &db.shared.engine;
     while engine.apply_oldest().unwrap() {}
     assert_eq!(engine.versions.current().applied, logged.seqno);
     let (payload, logged) = stalled.pop().unwrap();
-    db.shared.apply_and_publish(&payload, &logged);
+    db.shared.insert_and_make_visible(&payload, &logged);
     assert_eq!(rows(&tree).len(), 2);
     assert!(db.check(CheckMode::Full).unwrap().is_clean());
 }
@@ -129,7 +129,7 @@ fn a_commit_during_a_close_is_refused_or_durable() {
     assert!(matches!(late, Err(Error::Closed)), "{late:?}");
     db.shared.engine.health.closing.store(false, Ordering::SeqCst);
     db.close().unwrap();
-    db.shared.apply_and_publish(&payload, &early);
+    db.shared.insert_and_make_visible(&payload, &early);
     drop((tree, batch, payload, early, db));
     let db = Db::open("/store", options(&vfs)).unwrap();
     assert_eq!(rows(&db.open_tree("t").unwrap()), [(b"early".to_vec(), 0)]);
@@ -148,6 +148,6 @@ fn an_ordered_snapshot_includes_commits_in_flight() {
     assert_eq!(txn.control().take_snapshot().unwrap(), logged.seqno);
     assert!(db.shared.engine.sequencer.visible() < logged.seqno, "nothing was waited for");
     assert_eq!(txn.get(&tree, b"k").unwrap().as_deref(), Some(&b"on its way"[..]));
-    db.shared.apply_and_publish(&payload, &logged);
+    db.shared.insert_and_make_visible(&payload, &logged);
     give_back_writes(&mut batch, payload);
 }

@@ -126,7 +126,7 @@ fn recover(
     // Extents of commits that are in trees already, or whose values were replaced before that.
     engine.store.space().abandon_unheld();
     if writes_log {
-        settle(&engine, &mut warnings)?;
+        end_recovery(&engine, &mut warnings)?;
     }
     let background =
         if options.read_only { Background::default() } else { Background::start(&engine)? };
@@ -161,10 +161,10 @@ fn recover(
 }
 
 /// Ends a recovery that may write.
-fn settle(engine: &Engine, warnings: &mut Vec<String>) -> Result<()> {
+fn end_recovery(engine: &Engine, warnings: &mut Vec<String>) -> Result<()> {
     // The slot written below requires the features before the log does.
     engine.store.file().require(FEATURE_ROW_COUNTS | FEATURE_SUMS);
-    if let Some(why) = engine.settle_recovered()? {
+    if let Some(why) = engine.end_replay()? {
         if plant!("db: a full disk fails a recovery") {
             return Err(Error::Full(why));
         }
@@ -214,6 +214,10 @@ impl Recovery<'_> {
         };
         let now_millis = env.clock.now().as_millis() as u64;
         let lock_table = LockTable::with(env.clock.clone(), options.lock_hooks.clone());
+        // A failed write stops the store at once, in whatever thread it fails.
+        let health = Arc::new(Health::default());
+        let stopped = health.clone();
+        store.on_failure(Box::new(move |why| stopped.fail(why)));
         let engine = Arc::new(Engine {
             limits,
             cache_bytes: options.cache_bytes,
@@ -225,7 +229,7 @@ impl Recovery<'_> {
             admission: Default::default(),
             versions,
             snapshots: Default::default(),
-            health: Health::default(),
+            health,
             trees: catalog.clone(),
             pool: TaskPool::new(threads),
             readers: Readers::new(env.workers, options.cache_bytes),

@@ -80,7 +80,7 @@ impl Replay<'_> {
             let log_from = section.active.log_from();
             let last = engine.freeze_at(&mut section, log_from);
             drop(section);
-            engine.go_on_in_replay(last)?;
+            engine.apply_in_replay(last)?;
             section = engine.enter();
         }
         let slot = section.assign_replayed(seqno);

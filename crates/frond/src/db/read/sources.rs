@@ -125,7 +125,7 @@ impl<'a> MemSource<'a> {
             payload: Vec::new(),
             spare: Vec::new(),
         };
-        source.settle()?;
+        source.fold_current()?;
         Ok(source)
     }
 
@@ -135,7 +135,7 @@ impl<'a> MemSource<'a> {
     }
 
     /// Folds the current key, or the next one that has a message left.
-    fn settle(&mut self) -> Result<()> {
+    fn fold_current(&mut self) -> Result<()> {
         loop {
             self.tag = None;
             let Some(key) = self.cursor.key() else { return Ok(()) };
@@ -170,12 +170,12 @@ impl EntrySource for MemSource<'_> {
 
     fn advance(&mut self) -> Result<()> {
         self.cursor.next();
-        self.settle()
+        self.fold_current()
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.cursor.seek(key);
-        self.settle()
+        self.fold_current()
     }
 
     fn has_range_deletes(&self) -> bool {

@@ -124,7 +124,7 @@ impl Txn {
         shared.check_writable()?;
         if !only_deletes {
             shared.engine.admit(bytes)?;
-            shared.engine.store.settle_admitted(bytes);
+            shared.engine.store.release_admitted(bytes);
         }
         self.leave_memory(state, Cancellable::Yes)
     }

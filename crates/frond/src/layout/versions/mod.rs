@@ -1,6 +1,6 @@
 //! Row versions: mapping rows of a tree whose layout of values has changed. Each row names the
-//! version in which it was written, and a pure function of its bytes converts it to another version
-//! (Rule: I49).
+//! version of the layout in which it is stored, and a pure function of its bytes converts it to
+//! another version (Rule: I49).
 //!
 //! The naive way to change a layout is to rewrite every row. Here nothing is rewritten. The catalog
 //! keeps the older layouts and, for each of them, where each part of the next layout comes from. A
@@ -142,7 +142,10 @@ impl History {
                 }
                 NewPart::Add { part, default } => {
                     if part.bytes_in(default) != Some(default.len()) {
-                        return refuse(format!("the default {default:?} is no {part:?}"));
+                        return refuse(format!(
+                            "a default of {} bytes does not fit {part:?}",
+                            default.len()
+                        ));
                     }
                     next.push(*part);
                     step.push(Origin::Default(default.as_slice().into()));
@@ -157,7 +160,7 @@ impl History {
         history.encode(&mut bytes);
         if !bounds::LAYOUT_HISTORY_BYTES.admits(bytes.len()) {
             return refuse(
-                "the layouts there were are too long; copy the rows into a new tree".into(),
+                "the older layouts together are too long; copy the rows into a new tree".into(),
             );
         }
         match history.versions(&next) {
@@ -174,7 +177,7 @@ impl History {
         match newest {
             Some(layout) => self.versions(layout),
             None if self.is_empty() => Ok(None),
-            None => Err("layouts there were of values that have none"),
+            None => Err("a history of layouts for values without a layout"),
         }
     }
 
@@ -188,13 +191,13 @@ impl History {
             return if self.is_empty() {
                 Ok(None)
             } else {
-                Err("rows that do not name their version have one")
+                Err("a history of layouts for rows that do not name their version")
             };
         };
         if usize::from(version) != self.changes.len()
             || self.changes.len() > bounds::LAYOUT_CHANGES.len()
         {
-            return Err("it has other versions than its layout names");
+            return Err("its number of changes differs from the version of the layout");
         }
         if !bounds::LAYOUT_MAPPED_PARTS.admits(self.changes.len() * newest.parts().len()) {
             return Err("there are too many changes of too many parts");
@@ -203,7 +206,7 @@ impl History {
         let mut next = newest;
         for (number, change) in self.changes.iter().enumerate().rev() {
             if change.before.version() != u16::try_from(number).ok() {
-                return Err("a layout in it has another version than its place");
+                return Err("the version of a layout does not match its position");
             }
             check(change, next)?;
             // The mapping from this version to the newest goes through the next version, whose
@@ -217,7 +220,7 @@ impl History {
                 Origin::Default(bytes) => bytes.len(),
             });
             if !bounds::LAYOUT_DEFAULTS_BYTES.admits(added.sum::<usize>()) {
-                return Err("the defaults of a row are too long together");
+                return Err("the defaults of a row together are too long");
             }
             next = &change.before;
             older.push(Change { before: change.before.clone(), step });
@@ -259,7 +262,7 @@ impl History {
         let count = reader.varint().ok_or_else(short)?;
         if bytes.len() > bounds::LAYOUT_HISTORY_BYTES.len() || count > bounds::LAYOUT_CHANGES.max()
         {
-            return Err(malformed("it is longer than any"));
+            return Err(malformed("it exceeds the maximum length or number of changes"));
         }
         let mut changes = Vec::with_capacity(count as usize);
         for _ in 0..count {
@@ -270,7 +273,9 @@ impl History {
                 step.push(match steps.u8().ok_or_else(short)? {
                     KEPT => {
                         let number = u16::try_from(steps.varint().ok_or_else(short)?);
-                        Origin::Part(number.map_err(|_| malformed("a part that cannot be"))?)
+                        Origin::Part(
+                            number.map_err(|_| malformed("a part number is out of range"))?,
+                        )
                     }
                     ADDED => Origin::Default(steps.bytes().ok_or_else(short)?.into()),
                     other => {
@@ -297,7 +302,7 @@ fn malformed(why: &str) -> DecodeError {
 fn check(change: &Change, next: &Layout) -> std::result::Result<(), &'static str> {
     let parts = next.parts().get(1..).unwrap_or_default();
     if parts.len() != change.step.len() {
-        return Err("a change makes another number of parts than the next layout has");
+        return Err("a change and the next layout differ in their number of parts");
     }
     let mut kept = vec![false; change.before.parts().len()];
     for (part, origin) in parts.iter().zip(&change.step) {
@@ -311,7 +316,7 @@ fn check(change: &Change, next: &Layout) -> std::result::Result<(), &'static str
             Origin::Default(bytes) => part.bytes_in(bytes) == Some(bytes.len()),
         };
         if !fits {
-            return Err("a change makes other parts than the next layout has");
+            return Err("a change and the next layout differ in their parts");
         }
     }
     Ok(())

@@ -555,8 +555,8 @@ impl RangeSets {
         levels.any(|level| level.may_delete_in(arena, range, at))
     }
 
-    /// Returns what commits above the first seqno up to the second delete by range. The stretches
-    /// come in no order, and some may come twice.
+    /// Returns the ranges that are deleted by commits above the first seqno, up to and including
+    /// the second. They are in no particular order, and some may occur twice.
     pub(super) fn collect<'a>(
         &self,
         number: &AtomicU32,

@@ -6,15 +6,15 @@
 //!    I26).
 //! 2. Nothing is folded that a snapshot could still read separately: readers that need older
 //!    versions hold the memtable itself, and the intervals of a spill end where snapshots are.
-//! 3. The operands of a Merge have at most [`OPERANDS_PER_INLINE_VALUE`] times the length of the
-//!    longest inline value. If they have more, the value below is read and the batch carries a Put
+//! 3. The operands of a Merge take at most [`OPERANDS_PER_INLINE_VALUE`] times the length of the
+//!    longest inline value. If they take more, the value below is read and the batch carries a Put
 //!    of the result, unless it cannot be read (Rule: I38). So lists of operands stay short,
 //!    wherever in the tree they meet: a hot key's part of a memtable is pushed down after a few
-//!    batches, long before the 64 MiB that a row may have.
+//!    batches, long before they reach the 64 MiB limit of a row.
 
 use crate::{
     Result, Seqno, TreeId,
-    memtable::{DrainCursor, Memtable},
+    memtable::{ApplyCursor, Memtable},
     message::{Message, Tag},
     run::{Entry, EntrySource, Folded, MergeCursor, RangeDeletes},
     sync::Arc,
@@ -28,7 +28,7 @@ const OPERANDS_PER_INLINE_VALUE: usize = 4;
 
 /// An iterator over one tree of a frozen memtable.
 struct MemtableBatch<'a> {
-    drain: DrainCursor,
+    cursor: ApplyCursor,
     /// Commits up to and including this one are skipped.
     above: Seqno,
     cx: &'a TreeContext,
@@ -61,8 +61,8 @@ fn batch_over<'a>(
     cx: &'a TreeContext,
     below: Option<&'a TreeRoot>,
 ) -> Result<Option<Batch<'a>>> {
-    let drain = table.drain_cursor(tree, through);
-    let ranges = drain.range_deletes(above);
+    let cursor = table.apply_cursor(tree, through);
+    let ranges = cursor.range_deletes(above);
     let ranges = RangeDeletes::union(ranges.iter().map(|range| (range.from, range.to)).collect());
     let first = ranges.get(0).map(|(from, _)| from);
     let last = ranges.len().checked_sub(1).and_then(|last| ranges.get(last)).map(|(_, to)| to);
@@ -75,7 +75,7 @@ fn batch_over<'a>(
     };
     let bytes = table.tree_entries(tree).1 as u64;
     let mut source = MemtableBatch {
-        drain,
+        cursor,
         above,
         cx,
         below,
@@ -113,8 +113,8 @@ pub(super) fn parts_of_slot(slot: &MemtableRef, tree: TreeId) -> usize {
 }
 
 /// One part of the batch that [`batch_of_slot`] returns; part 0 is the newest. Messages of
-/// different parts are not folded with each other or with what is below, so invariant 3 is
-/// suspended.
+/// different parts are not folded with each other or with what is below, so invariant 3 does not
+/// hold for them.
 pub(super) fn part_of_slot<'a>(
     slot: &MemtableRef,
     tree: TreeId,
@@ -242,7 +242,7 @@ fn put_onto(
     let versions = versions.iter().map(|(tag, payload)| Message::new(*tag, payload));
     let folded = folder.fold_versions(versions, true, payload, spare)?;
     let folded = folded.unwrap_or(Tag::MERGE);
-    if let Folded::Made(_) = folder.settle(Message::new(folded, payload), spare)? {
+    if let Folded::Made(_) = folder.for_leaf(Message::new(folded, payload), spare)? {
         std::mem::swap(payload, spare);
     }
     // Whatever is below stays there, hidden, so the Put is never fresh.
@@ -259,17 +259,17 @@ impl EntrySource for MemtableBatch<'_> {
     fn advance(&mut self) -> Result<()> {
         loop {
             self.tag = None;
-            let Some(drained) = self.drain.next() else { return Ok(()) };
-            let (above, cover) = (self.above, drained.cover);
+            let Some(next) = self.cursor.next() else { return Ok(()) };
+            let (above, cover) = (self.above, next.cover);
             let counts = |seqno| seqno > above && cover.is_none_or(|cover| seqno >= cover);
-            let versions = drained.versions.take_while(|(seqno, _)| counts(*seqno));
+            let versions = next.versions.take_while(|(seqno, _)| counts(*seqno));
             let versions = versions.map(|(_, message)| message);
             let (payload, spare) = (&mut self.payload, &mut self.spare);
             let tag = self.cx.folder().fold_versions(versions, false, payload, spare)?;
             if tag.is_some() {
                 self.tag = tag;
                 self.key.clear();
-                self.key.extend_from_slice(drained.key);
+                self.key.extend_from_slice(next.key);
                 let Some(below) = self.below else { return Ok(()) };
                 // What a range delete of the batch covers is gone from below (Rule: I26).
                 let below = (!self.ranges.covers(&self.key)).then_some(below);

@@ -181,7 +181,7 @@ impl Engine {
         if self.write_begun()? {
             return Ok(true);
         }
-        let due = self.hurries()
+        let due = self.free_space_if_due()
             | self.checkpoint_is_due()
             | self.goes_on_ending()
             | self.shortens_log()
@@ -366,7 +366,7 @@ impl Engine {
         if clean.is_none() {
             self.log_checkpoint(superblock.sequence)?;
         }
-        self.in_doubt.settle(version.applied);
+        self.in_doubt.forget_applied(version.applied);
         let needed = self.store.log_needed_from();
         self.log().trim(self.log_kept_from(needed))?;
         self.store.space().log_trimmed(needed);
@@ -378,7 +378,7 @@ impl Engine {
         state.ended_millis.store(self.now_millis(), Ordering::Relaxed);
         state.count.fetch_add(1, Ordering::Relaxed);
         if clean.is_none() {
-            self.settle_disk(version.applied)?;
+            self.adapt_reserve(version.applied)?;
         }
         self.signal.notify();
         Ok(())
@@ -398,13 +398,13 @@ impl Engine {
 
     /// Releases reservations of disk space that were used, adapts the reserve to the size of the
     /// store, and returns free space beyond a fifth of the live bytes to the file system.
-    fn settle_disk(&self, applied: Seqno) -> Result<()> {
+    fn adapt_reserve(&self, applied: Seqno) -> Result<()> {
         loop {
             let mut reserved = self.checkpoint.reserved.lock().unwrap();
             match reserved.front() {
                 Some(&(last, bytes)) if last <= applied => {
                     reserved.pop_front();
-                    self.store.settle_admitted(bytes);
+                    self.store.release_admitted(bytes);
                 }
                 _ => break,
             }

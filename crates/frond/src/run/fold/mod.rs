@@ -356,7 +356,7 @@ impl<'a> Folder<'a> {
 
     /// Converts a message for a place with nothing below it, as in a leaf: the result is never a
     /// Delete or a Merge, and not fresh, since nothing below a leaf needs to know.
-    pub fn settle(&self, message: Message<'_>, out: &mut Vec<u8>) -> Result<Folded> {
+    pub fn for_leaf(&self, message: Message<'_>, out: &mut Vec<u8>) -> Result<Folded> {
         match message.tag.kind() {
             Kind::Put | Kind::PutBlob => Ok(Folded::Newer(message.tag.without_fresh())),
             Kind::Delete => Ok(Folded::Nothing),

@@ -169,7 +169,7 @@ fn values_are_truncated_at_the_maximum_length() {
     }
 }
 
-/// A group folded from either end must settle to the same message, or what a reader sees would
+/// A group folded from either end must yield the same message, or what a reader sees would
 /// depend on which runs were merged first.
 #[test]
 fn folding_is_associative() {

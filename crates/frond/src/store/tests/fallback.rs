@@ -1,99 +1,28 @@
 //! Tests of a slot that cannot be read at one open, but can be read at the next.
 
-use std::{io, ops::Range};
-
 use super::basics::{L, dir, env, one_tree, publish};
 use crate::{
     error::{Error, Result},
-    io::{ALIGN, Env, File, HookedVfs, LockKind, OpenMode},
+    io::{ALIGN, BadRanges, Env, OpenMode},
     store::*,
-    sync::{Arc, Mutex},
+    sync::Arc,
     types::VersionNumber,
 };
-
-/// Byte ranges of which any access, in any file, fails with EIO.
-#[derive(Clone, Debug, Default)]
-struct Bad {
-    reads: Arc<Mutex<Option<Range<u64>>>>,
-    writes: Arc<Mutex<Option<Range<u64>>>>,
-}
-
-impl Bad {
-    fn strike(bad: &Mutex<Option<Range<u64>>>, offset: u64, bytes: u64) -> io::Result<()> {
-        match &*bad.lock().unwrap() {
-            Some(bad) if bad.start < offset + bytes && offset < bad.end => {
-                Err(io::Error::from_raw_os_error(5))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct BadFile(Arc<dyn File>, Bad);
-
-impl File for BadFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        Bad::strike(&self.1.reads, offset, buf.len() as u64)?;
-        self.0.read_at(buf, offset)
-    }
-    fn read_vectored_at(&self, bufs: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<()> {
-        Bad::strike(&self.1.reads, offset, bufs.iter().map(|buf| buf.len() as u64).sum())?;
-        self.0.read_vectored_at(bufs, offset)
-    }
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        Bad::strike(&self.1.writes, offset, buf.len() as u64)?;
-        self.0.write_at(buf, offset)
-    }
-    fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<()> {
-        self.0.write_vectored_at(bufs, offset)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.0.set_len(bytes)
-    }
-    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.0.allocate(offset, bytes)
-    }
-    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.0.punch(offset, bytes)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-    fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_all()
-    }
-    fn is_direct(&self) -> bool {
-        self.0.is_direct()
-    }
-    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
-        self.0.try_lock(kind)
-    }
-    fn unlock(&self) -> io::Result<()> {
-        self.0.unlock()
-    }
-}
 
 /// A store with three checkpoints whose process was killed: the disk below, and one whose sectors
 /// may be bad.
 struct Killed {
     below: Env,
     env: Env,
-    bad: Bad,
+    bad: BadRanges,
     roots: [RootDirectory; 3],
     newest: Superblock,
 }
 
 fn killed() -> Killed {
     let below = env();
-    let bad = Bad::default();
-    let of_all = bad.clone();
-    let spoil = move |file| Arc::new(BadFile(file, of_all.clone())) as Arc<dyn File>;
-    let vfs = Arc::new(HookedVfs::new(below.vfs.clone()).on_open(spoil));
-    let env = Env { vfs, ..below.clone() };
+    let bad = BadRanges::default();
+    let env = Env { vfs: Arc::new(bad.over(below.vfs.clone())), ..below.clone() };
     let store = create(&below, dir(), StoreOptions::default()).unwrap().store;
     let mut v = store.counts_from();
     let mut old: Option<Link> = None;

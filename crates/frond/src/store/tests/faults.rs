@@ -11,7 +11,7 @@ use crate::{
     error::{Error, Result},
     io::{Env, File, LockKind, OpenMode, Vfs},
     store::*,
-    sync::{Arc, AtomicU64, Ordering, thread},
+    sync::{Arc, AtomicU64, Mutex, Ordering, thread},
     types::{Lsn, Seqno, VersionNumber},
 };
 
@@ -236,6 +236,35 @@ pub(super) fn a_failed_write_stops_all_writes_and_the_last_version_opens() {
     }
 }
 
+/// Promise: P12.
+#[test]
+pub(super) fn a_failed_write_is_reported_at_once() {
+    let below = env();
+    drop(create(&below, dir(), StoreOptions::default()).unwrap());
+    let mut failures = 0;
+    for n in 1..100 {
+        let (env, _) = faulty(&below, Fault::Io { sticky: false }, n);
+        let Ok(opened) = open(&env, dir(), StoreOptions::default()) else { continue };
+        let reported = Arc::new(Mutex::new(None));
+        let report = reported.clone();
+        opened
+            .store
+            .on_failure(Box::new(move |why| *report.lock().unwrap() = Some(why.to_owned())));
+        let v = opened.counts_from().next();
+        let done = opened.store.put_page(PageKind::Node, v, L, &[b"page"]).is_ok();
+        let reason = match opened.store.check_writable() {
+            Err(Error::Failed(why)) => Some(why),
+            _ => None,
+        };
+        assert_eq!(reason, *reported.lock().unwrap(), "fault {n}");
+        failures += usize::from(reason.is_some());
+        if done {
+            break;
+        }
+    }
+    assert!(failures > 0, "no fault came after the open");
+}
+
 /// Promise: P13. A full disk refuses allocations and checkpoints; the store continues once there is
 /// space again, without reopening.
 #[test]
@@ -271,7 +300,7 @@ pub(super) fn a_full_disk_does_not_stop_the_store_permanently() {
         );
         plan.left.store(u64::MAX, Ordering::Relaxed);
         store.admit(1 << 20).unwrap();
-        store.settle_admitted(1 << 20);
+        store.release_admitted(1 << 20);
         let mut none = 0;
         fill(3, &mut none);
         assert_eq!(none, 0, "space is back");
@@ -327,7 +356,7 @@ fn credit_admitted_in_advance_is_reclaimed() {
         }
     });
     assert_eq!(admitted(), 8 * 100 * 20);
-    store.settle_admitted(8 * 100 * 10);
+    store.release_admitted(8 * 100 * 10);
     assert_eq!(admitted(), 0);
     store.go_idle().unwrap();
     assert!(store.reserve_stats().backed_free < 2 << 20, "nothing is under way");
@@ -358,14 +387,14 @@ pub(super) fn the_reserve_of_an_idle_store_is_small() {
     store.admit(1 << 20).unwrap();
     store.go_idle().unwrap();
     assert!(store.reserve_stats().backed_free >= 4 << 20, "a commit is under way");
-    store.settle_admitted(1 << 20);
+    store.release_admitted(1 << 20);
     store.go_idle().unwrap();
     let idle = store.reserve_stats();
     assert!((1 << 20..2 << 20).contains(&idle.backed_free), "{idle:?}");
     assert_eq!(idle.target, 4 << 20, "commits keep as much free as ever");
     store.admit(1).unwrap();
     assert!(store.reserve_stats().backed_free >= 4 << 20, "{:?}", store.reserve_stats());
-    store.settle_admitted(1);
+    store.release_admitted(1);
     // The disk was filled meanwhile.
     store.go_idle().unwrap();
     plan.left.store(0, Ordering::Relaxed);

@@ -1,5 +1,6 @@
-//! Intervals of keys of many trees, and which of them contain a key: a search tree ordered by their
-//! starts, in which each node knows which interval of its subtree ends last.
+//! An interval tree: holds intervals of keys of many trees, and finds those that contain a key. Its
+//! nodes are ordered by the starts of the intervals, and each knows which interval of its subtree
+//! ends last.
 //!
 //! The tree is a treap: a node lies above its children by a pseudo-random priority derived from its
 //! place, so no order of insertions makes the tree deep. An interval that grows at its end stays
@@ -32,7 +33,7 @@ enum Edge {
 struct Limit {
     key: Vec<u8>,
     edge: Edge,
-    is_open: bool,
+    is_unbounded: bool,
 }
 
 /// A limit passed by a caller.
@@ -43,24 +44,24 @@ pub(super) enum At<'a> {
     /// Just after this key.
     After(&'a [u8]),
     /// Beyond all keys on its side.
-    Open,
+    Unbounded,
 }
 
 impl Limit {
     fn set(&mut self, at: At<'_>) {
         self.key.clear();
-        let (key, edge, is_open): (&[u8], _, _) = match at {
+        let (key, edge, is_unbounded): (&[u8], _, _) = match at {
             At::Before(key) => (key, Edge::Before, false),
             At::After(key) => (key, Edge::After, false),
-            At::Open => (&[], Edge::Before, true),
+            At::Unbounded => (&[], Edge::Before, true),
         };
         self.key.extend_from_slice(key);
-        (self.edge, self.is_open) = (edge, is_open);
+        (self.edge, self.is_unbounded) = (edge, is_unbounded);
     }
 
     fn get(&self) -> At<'_> {
         match self.edge {
-            _ if self.is_open => At::Open,
+            _ if self.is_unbounded => At::Unbounded,
             Edge::Before => At::Before(&self.key),
             Edge::After => At::After(&self.key),
         }
@@ -72,16 +73,16 @@ impl<'a> At<'a> {
         match self {
             At::Before(key) => Some((key, Edge::Before)),
             At::After(key) => Some((key, Edge::After)),
-            At::Open => None,
+            At::Unbounded => None,
         }
     }
 
-    /// Compares two starts: an open one is before all.
+    /// Compares two starts: an unbounded one is before all.
     pub fn cmp_begin(self, other: At<'_>) -> Ordering {
         self.place().cmp(&other.place())
     }
 
-    /// Compares two ends: an open one is after all.
+    /// Compares two ends: an unbounded one is after all.
     pub fn cmp_end(self, other: At<'_>) -> Ordering {
         match (self.place(), other.place()) {
             (None, None) => Ordering::Equal,
@@ -147,7 +148,7 @@ impl Intervals {
     /// Adds an interval and returns its place.
     pub fn insert(&mut self, tree: TreeId, owner: u32, begin: At<'_>, end: At<'_>) -> u32 {
         let at = self.free.pop().unwrap_or_else(|| {
-            let limit = || Limit { key: Vec::new(), edge: Edge::Before, is_open: true };
+            let limit = || Limit { key: Vec::new(), edge: Edge::Before, is_unbounded: true };
             let at = self.nodes.len() as u32;
             let (begin, end) = (limit(), limit());
             self.nodes.push(Node { tree, owner, begin, end, left: NONE, right: NONE, last: at });
@@ -380,7 +381,7 @@ mod tests {
 
     fn at(limit: Option<(u8, bool)>, key: &mut [u8; 1]) -> At<'_> {
         match limit {
-            None => At::Open,
+            None => At::Unbounded,
             Some((byte, after)) => {
                 key[0] = byte;
                 if after { At::After(key) } else { At::Before(key) }

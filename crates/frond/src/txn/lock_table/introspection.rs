@@ -1,4 +1,4 @@
-//! Introspection of the table: live waits, live transactions, and how long waits last.
+//! Introspection of the lock table: live waits, live transactions, and how long waits last.
 //!
 //! Threads: all. Counters are touched by waiting threads; listing the waits delays only threads
 //! that begin or end a wait meanwhile.
@@ -103,11 +103,11 @@ impl fmt::Display for LiveTxn {
             let and = if locks.is_some() { "," } else { "" };
             write!(f, "{and} has read as of commit {at} for {:.3} s", lasts.as_secs_f64())?;
         }
-        if *waits { write!(f, ", waits") } else { Ok(()) }
+        if *waits { write!(f, ", is waiting for a lock") } else { Ok(()) }
     }
 }
 
-/// Counters since the store was opened.
+/// Current sizes of the lock table, and counters since the store was opened.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LockStats {
     /// Rows and trees that are locked now; intents recorded only at their owners are not counted.
@@ -177,7 +177,7 @@ impl LockTable {
         let mut waiters = Vec::with_capacity(waits.waiting.len());
         for (number, Waiting { owner, request, key, since, .. }) in &waits.waiting {
             let parties = self.parties(self.blockers(&waits, *number));
-            // Otherwise it was granted, and is not awake yet.
+            // Otherwise it was granted, and the waiter has not woken yet.
             if !parties.is_empty() {
                 let party = owner.party();
                 let (hash, mode) = request.wanted();

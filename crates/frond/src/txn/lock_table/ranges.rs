@@ -95,7 +95,7 @@ fn begin_of(bound: Bound<&[u8]>) -> At<'_> {
     match bound {
         Bound::Included(key) => At::Before(key),
         Bound::Excluded(key) => At::After(key),
-        Bound::Unbounded => At::Open,
+        Bound::Unbounded => At::Unbounded,
     }
 }
 
@@ -103,7 +103,7 @@ fn end_of(bound: Bound<&[u8]>) -> At<'_> {
     match bound {
         Bound::Included(key) => At::After(key),
         Bound::Excluded(key) => At::Before(key),
-        Bound::Unbounded => At::Open,
+        Bound::Unbounded => At::Unbounded,
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) fn as_begin(at: At<'_>) -> Bound<&[u8]> {
     match at {
         At::Before(key) => Bound::Included(key),
         At::After(key) => Bound::Excluded(key),
-        At::Open => Bound::Unbounded,
+        At::Unbounded => Bound::Unbounded,
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn as_end(at: At<'_>) -> Bound<&[u8]> {
     match at {
         At::Before(key) => Bound::Excluded(key),
         At::After(key) => Bound::Included(key),
-        At::Open => Bound::Unbounded,
+        At::Unbounded => Bound::Unbounded,
     }
 }
 

@@ -245,7 +245,7 @@ impl Shard {
         if word & QUEUED == 0 || !self.queues[(word & !QUEUED) as usize].withdraw(owner) {
             return false;
         }
-        self.settle(at, granted);
+        self.grant_waiting(at, granted);
         true
     }
 
@@ -260,7 +260,7 @@ impl Shard {
         slot.link &= !WRITTEN; // a flag of exclusive holders: if this one is not, there is none
         let dropped = self.queues[(slot.word & !QUEUED) as usize].drop_holder(owner);
         assert!(dropped, "invariant 1: a place is its holder's");
-        self.settle(at, granted);
+        self.grant_waiting(at, granted);
     }
 
     /// Downgrades a lock.
@@ -272,7 +272,7 @@ impl Shard {
             return;
         }
         self.queues[(slot.word & !QUEUED) as usize].hold(owner, mode);
-        self.settle(at, granted);
+        self.grant_waiting(at, granted);
     }
 
     /// Makes an owner hold a lock that it already holds elsewhere (`tables.rs`).
@@ -379,7 +379,7 @@ impl Shard {
     }
 
     /// Grants what can be granted, and removes the queue if it is no longer needed.
-    fn settle(&mut self, at: u32, mut granted: impl FnMut(u32, &Owner)) {
+    fn grant_waiting(&mut self, at: u32, mut granted: impl FnMut(u32, &Owner)) {
         let word = &mut self.slots[at as usize].word;
         let number = *word & !QUEUED;
         let queue = &mut self.queues[number as usize];

@@ -43,7 +43,7 @@ impl WriteSet {
     ///
     /// # Errors
     /// `Duplicate::InBatch` if the batch itself has made a row of the key before.
-    pub fn settle_inserts(&mut self) -> Result<()> {
+    pub fn resolve_inserts(&mut self) -> Result<()> {
         if !self.has_inserts || self.ranges.is_empty() {
             return Ok(());
         }

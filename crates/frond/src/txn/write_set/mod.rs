@@ -177,6 +177,11 @@ impl WriteSet {
         }
     }
 
+    /// True if it consists of one entry: invariant 3 holds then without sealing.
+    pub fn is_one_entry(&self) -> bool {
+        self.slots.len() == 1 && self.ranges.is_empty()
+    }
+
     /// Sorts and folds. Invariant 3 holds afterwards.
     pub fn seal(&mut self, folder: &Folder<'_>) -> Result<()> {
         self.hide_range_deleted();

@@ -129,7 +129,7 @@ impl<'w> OwnCursor<'w> {
             }
         };
         self.fetch()?;
-        self.settle()
+        self.fold_row()
     }
 
     /// Moves one entry in a direction.
@@ -143,11 +143,11 @@ impl<'w> OwnCursor<'w> {
             return self.go(direction, Some(edge));
         }
         self.index += 1;
-        self.settle()
+        self.fold_row()
     }
 
     /// Folds the current row, or the next one that is not empty.
-    fn settle(&mut self) -> Result<()> {
+    fn fold_row(&mut self) -> Result<()> {
         loop {
             let Some((_, messages)) = self.page.rows.get(self.index) else {
                 if !self.page.goes_on {

@@ -115,7 +115,7 @@ impl View {
         let after = self.pieces.partition_point(|piece| piece.first().is_some_and(is_below));
         let piece = after.saturating_sub(1);
         let index = self.pieces.get(piece).map_or(0, |piece| piece.partition_point(is_below));
-        self.settled(At { piece, index })
+        self.normalized(At { piece, index })
     }
 
     pub fn begin(&self) -> At {
@@ -133,7 +133,7 @@ impl View {
     }
 
     pub fn next(&self, At { piece, index }: At) -> At {
-        self.settled(At { piece, index: index + 1 })
+        self.normalized(At { piece, index: index + 1 })
     }
 
     pub fn previous(&self, At { piece, index }: At) -> Option<At> {
@@ -160,7 +160,7 @@ impl View {
     }
 
     /// Normalizes a position: the start of the next piece rather than the end of one.
-    fn settled(&self, at: At) -> At {
+    fn normalized(&self, at: At) -> At {
         match self.pieces.get(at.piece) {
             Some(piece) if at.index >= piece.len() => At { piece: at.piece + 1, index: 0 },
             _ => at,

@@ -1,6 +1,7 @@
-//! Branches: clones and named snapshots. Both are the state of their parent at one commit to the
-//! catalog. The sequencer freezes the memtable at that commit, so that some version holds exactly
-//! the commits through it (Rule: I35).
+//! Branches: clones and named snapshots. A clone starts as the state of its parent tree, and a
+//! named snapshot keeps the state of all trees, as of one commit to the catalog. The sequencer
+//! freezes the memtable at that commit, so that some version holds exactly the commits through it
+//! (Rule: I35).
 //!
 //! A branch copies no page. Pages written before the branch stay in the lineage of the tree that
 //! wrote them; the branch keeps them by a pin on that lineage, at the version in which it branched
@@ -47,8 +48,8 @@ pub(crate) enum Change {
     Prepare(Arc<HeldPages>),
     /// A named snapshot of all trees begins.
     Snapshot(u32),
-    /// Values of a tree get another layout. A writer that uses it writes into versions that show
-    /// it, too.
+    /// The layout of a tree's values changes. The memtable ends here, so rows written in the new
+    /// layout are only in versions that show it.
     Layout,
     /// A tree is dropped, with all its pages.
     DropTree(TreeId),
@@ -72,8 +73,8 @@ pub(crate) struct Loaded {
 }
 
 impl Change {
-    /// True if its commit must be the last one of a memtable: the new tree or snapshot starts from
-    /// the state after it.
+    /// True if its commit must be the last one of a memtable. For a new tree or snapshot: it starts
+    /// from the state after that commit.
     pub fn ends_memtable(&self) -> bool {
         self.begins_branch() || matches!(self, Change::Load(_) | Change::Spill(_) | Change::Layout)
     }
@@ -200,7 +201,9 @@ impl NamedVersion {
         match (self.durable.get(), &*fresh) {
             (Some(durable), _) => NamedRoots::Durable(durable),
             (None, Some(roots)) => NamedRoots::Fresh(roots.clone()),
-            (None, None) => unreachable!("roots are given up once they have addresses"),
+            (None, None) => {
+                unreachable!("roots in memory are released only after the durable entry is set")
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A static symbol table (FSST: Boncz, Neumann, Leis, "Fast Random Access String Compression", VLDB
 //! 2020): up to 255 symbols, found by `fsst_training.rs` on a sample, belong to the leaf's model.
-//! Code 255 precedes a byte that is no symbol. Every string is coded by itself, so any one can be
-//! read without the others.
+//! Code 255 precedes a byte that is not part of a symbol. Every string is coded by itself, so any
+//! one can be read without the others.
 //!
 //! ```text
 //! table   count of symbols of 1, 2, … 8 bytes, a u8 each | their bytes
@@ -36,9 +36,9 @@ use crate::{
 
 /// Code that precedes a byte which is no symbol.
 pub(super) const ESCAPE: u8 = 255;
-/// Most symbols of a table.
+/// Maximum number of symbols in a table.
 pub(super) const SYMBOLS_MAX: usize = 255;
-/// Longest symbol.
+/// Maximum length of a symbol, in bytes.
 pub(super) const SYMBOL_BYTES_MAX: usize = 8;
 
 const BAD: BadBlock = BadBlock("a symbol table does not fit");
@@ -256,8 +256,7 @@ impl Matchers {
     }
 }
 
-/// Finds symbols in text. One to two hundred KiB; rebuilding it for another table takes
-/// microseconds.
+/// Finds symbols in text. Takes about 180 KiB; rebuilding it for another table takes microseconds.
 pub(super) struct Matcher {
     /// Symbols of three bytes or more, by a hash of their first three; one per slot.
     long: Vec<Slot>,

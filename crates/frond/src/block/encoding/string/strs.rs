@@ -18,7 +18,7 @@ use crate::{
 
 const NO_MODEL: BadBlock = BadBlock("a string column's model does not have what it needs");
 
-/// A string column, in place.
+/// A parsed string column, which borrows its encoded bytes.
 #[derive(Clone, Debug)]
 pub struct Strs<'a> {
     rows: usize,

@@ -356,15 +356,15 @@ impl CatalogChange<'_> {
         catalog.set_counters(counters.clone());
         let is_more = has_layouts || !clones.is_empty() || !loads.is_empty();
         if is_more && !drops.is_empty() {
-            shared.have_room_to_settle()?;
+            shared.have_room_to_apply()?;
         }
         if plant!("db: each tree of a change is a commit of its own") {
             records.chunks(1).try_for_each(|record| shared.change(record, &[], &[]).map(drop))?;
         }
         let seqno = shared.change(&records, &keys, &changes)?;
         match is_more {
-            true if drops.is_empty() => shared.settle(seqno, before, put)?,
-            true => shared.settle_at_last(seqno)?,
+            true if drops.is_empty() => shared.apply_or_undo(seqno, before, put)?,
+            true => shared.apply_or_wait(seqno)?,
             false => {}
         }
         let birth = |record: &TreeRecord| match born.contains(&record.id) {
@@ -386,25 +386,25 @@ pub(in crate::db) fn instead_of(old: TreeRecord, id: TreeId, birth: Seqno) -> Tr
 }
 
 /// Disk space that the apply of a change takes: some pages of the catalog.
-const SETTLE_BYTES: u64 = 1 << 20;
+const APPLY_BYTES: u64 = 1 << 20;
 /// Interval between attempts to find space for a change that can no longer be undone.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Shared {
     /// Applies everything committed so far, and checks that there is space for a little more
     /// (invariant 4).
-    fn have_room_to_settle(&self) -> Result<()> {
+    fn have_room_to_apply(&self) -> Result<()> {
         let engine = &self.engine;
         engine.freeze();
         while engine.health.watch(engine.apply_oldest())? {}
-        engine.admit(SETTLE_BYTES)?;
-        engine.store.settle_admitted(SETTLE_BYTES);
+        engine.admit(APPLY_BYTES)?;
+        engine.store.release_admitted(APPLY_BYTES);
         Ok(())
     }
 
-    /// Waits until commit `seqno` is applied, like [`settle`](Self::settle), for a change that
-    /// cannot be undone.
-    fn settle_at_last(&self, seqno: Seqno) -> Result<()> {
+    /// Waits until commit `seqno` is applied, like [`apply_or_undo`](Self::apply_or_undo), for a
+    /// change that cannot be undone.
+    fn apply_or_wait(&self, seqno: Seqno) -> Result<()> {
         loop {
             let error = match self.engine.health.watch(self.engine.apply_through(seqno)) {
                 Ok(()) => return Ok(()),
@@ -425,7 +425,7 @@ impl Shared {
     /// Writers of rows in a new layout write into versions that include the commit, so that no
     /// older snapshot, slot or backup has rows of a layout version that its catalog does not know.
     /// If the disk is too full for that, the catalog is restored (invariant 4).
-    fn settle(
+    fn apply_or_undo(
         &self,
         seqno: Seqno,
         before: Vec<TreeRecord>,

@@ -8,7 +8,7 @@
 //!
 //! Invariants
 //! 1. Places ascend as rows are added.
-//! 2. After `settle`, keys ascend strictly.
+//! 2. After `sort`, keys ascend strictly.
 //!
 //! Threads: one.
 
@@ -125,10 +125,7 @@ impl RowBuffer {
 
     /// Sorts the rows and keeps the last one of each key; the others are passed to `loser`, whose
     /// error ends the call.
-    pub fn settle<E>(
-        &mut self,
-        mut loser: impl FnMut(Entry<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn sort<E>(&mut self, mut loser: impl FnMut(Entry<'_>) -> Result<(), E>) -> Result<(), E> {
         if self.ascends {
             return Ok(());
         }
@@ -175,11 +172,11 @@ mod tests {
         let mut buffer = RowBuffer::default();
         rows.iter().for_each(|(key, value)| buffer.push(key, Tag::PUT, value));
         let mut lost = Vec::new();
-        let settled: Result<(), ()> = buffer.settle(|entry| {
+        let sorted: Result<(), ()> = buffer.sort(|entry| {
             lost.push(entry.payload.to_vec());
             Ok(())
         });
-        assert_eq!(settled, Ok(()));
+        assert_eq!(sorted, Ok(()));
         let rows = buffer.iter().map(|entry| (entry.key.to_vec(), entry.payload.to_vec()));
         (rows.collect(), lost)
     }

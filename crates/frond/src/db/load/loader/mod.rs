@@ -302,7 +302,7 @@ impl Loader {
     /// Writes the buffer as a piece; merges pieces once there are many.
     fn spill(&mut self) -> Result<()> {
         self.share.charge(self.buffer.memory_bytes() + BUILDER_BYTES);
-        self.buffer.settle(|row| self.losers.lose(&self.cx, row))?;
+        self.buffer.sort(|row| self.losers.lose(&self.cx, row))?;
         let mut writer = PieceWriter::new(&self.cx, (self.birth, self.traits.lineage), 0);
         self.progress.note_to_sort(self.buffer.rows());
         self.buffer.iter().try_for_each(|row| writer.push(row))?;
@@ -379,7 +379,7 @@ impl Loader {
             Written { cancel: self.cancel.clone(), progress: self.progress.clone(), rows: 0 };
         if self.pieces.is_empty() {
             self.share.charge(self.buffer.memory_bytes() + BUILDER_BYTES);
-            self.buffer.settle(|row| self.losers.lose(&self.cx, row))?;
+            self.buffer.sort(|row| self.losers.lose(&self.cx, row))?;
             for row in self.buffer.iter() {
                 written.look()?;
                 builder.push(row.key, row.tag, row.payload)?;

@@ -24,7 +24,7 @@
 //! 4. Publish, then look (Rule: I33): the interval exists before pending keys are searched
 //!    (`locking_scan/gap.rs`), and both come before the check for commits.
 //! 5. A row that was read before it was locked is returned only if the tree has had no commit by
-//!    the time it is locked: `txn/last_commits.rs` says why this check is sufficient. Commits to
+//!    the time it is locked: `txn/sequencer.rs` says why this check is sufficient. Commits to
 //!    other trees cost nothing.
 //! 6. Every step moves the gap past what the caller returns next: the row of the step, or the
 //!    caller's own row at the limit. Without gap locks, others may commit rows below it at any
@@ -76,7 +76,7 @@ pub(super) struct LockingScan<'t> {
 pub(super) enum Step<'a> {
     /// A row, locked.
     Row(&'a [u8], &'a [u8]),
-    /// The next row, if any, is beyond the limit and is not locked. The scan is now at the limit.
+    /// The next row, if any, is beyond the limit and is not locked. The scan is now past the limit.
     Beyond,
     End,
 }
@@ -107,7 +107,7 @@ impl<'t> LockingScan<'t> {
         }
     }
 
-    /// A key outside the range moves to that end of the range.
+    /// Positions the scan at `key`, or at the nearer end of the range if the key is outside it.
     pub fn seek(&mut self, key: &[u8]) {
         let is_below = self.from.as_deref().is_some_and(|from| key <= from);
         let is_above = self.to.as_deref().is_some_and(|to| key >= to);
@@ -168,7 +168,7 @@ impl<'t> LockingScan<'t> {
                 // A holder of the whole tree may have dropped it, which is not a commit to it.
                 self.tree.entry.check().inspect_err(|_| self.ahead = None)?;
             } else {
-                self.txn.shared.locking.last_commits.looks_again();
+                self.txn.shared.engine.sequencer.last_commits.looks_again();
                 let before = takes.then(|| self.row.0.clone());
                 self.ahead = None;
                 let again = self.look(forward)?;
@@ -230,7 +230,13 @@ impl<'t> LockingScan<'t> {
         let state = self.txn.go_on()?;
         let Some(snapshot) = &state.snapshot else { return Ok(()) };
         let is_seen = self.ahead.as_ref().is_some_and(|(_, cursor)| cursor.seqno() <= snapshot.at)
-            || self.txn.shared.locking.last_commits.none_since(self.tree.entry.id, snapshot.at);
+            || self
+                .txn
+                .shared
+                .engine
+                .sequencer
+                .last_commits
+                .none_since(self.tree.entry.id, snapshot.at);
         if is_seen || self.tree.birth() > snapshot.at {
             return Ok(());
         }
@@ -258,7 +264,7 @@ impl<'t> LockingScan<'t> {
     /// True if the rows read ahead are up to date: nothing was committed to the tree since. Called
     /// after locking (invariant 5).
     fn is_newest(&self) -> bool {
-        let (last, tree) = (&self.txn.shared.locking.last_commits, self.tree.entry.id);
+        let (last, tree) = (&self.txn.shared.engine.sequencer.last_commits, self.tree.entry.id);
         self.ahead.as_ref().is_some_and(|(_, cursor)| last.none_since(tree, cursor.seqno()))
     }
 

@@ -257,7 +257,7 @@ impl PreparedTxn {
         let prepared = self.prepared.take()?;
         let ordered = self.ordered.take();
         if let Some(logged) = &ordered {
-            self.shared.apply_and_publish(&prepared.payload, logged);
+            self.shared.insert_and_make_visible(&prepared.payload, logged);
         }
         self.shared.release(*prepared, ordered.as_ref().map(|logged| logged.seqno));
         ordered.map(|logged| logged.reservation)
@@ -324,7 +324,7 @@ impl Shared {
 
     /// Releases what was reserved for a transaction that was rolled back or not prepared after all.
     pub(in crate::db) fn end_guarantee(&self, prepared: &Prepared) {
-        self.engine.store.settle_admitted(prepared.admitted);
+        self.engine.store.release_admitted(prepared.admitted);
         if let Some(guaranteed) = prepared.guaranteed {
             self.engine.log().end_guarantee(guaranteed);
         }
@@ -352,7 +352,7 @@ impl Shared {
         let logged = self.log_commit(&commit, record.finish());
         self.commits.records.give(record);
         let logged = logged?;
-        self.apply_and_publish(&payload, &logged);
+        self.insert_and_make_visible(&payload, &logged);
         Ok(Some(logged.reservation))
     }
 
@@ -381,7 +381,7 @@ impl Shared {
     /// Releases the locks of prepared transactions when the store is closed; they stay prepared on
     /// disk.
     pub(in crate::db) fn leave_prepared(&self) {
-        for mut prepared in self.sessions.prepared.drain() {
+        for mut prepared in self.sessions.prepared.take_all() {
             self.release_locks(&mut prepared);
         }
     }

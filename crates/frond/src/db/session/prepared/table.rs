@@ -151,7 +151,7 @@ impl PreparedTable {
     }
 
     /// Removes and returns all detached transactions.
-    pub fn drain(&self) -> Vec<Prepared> {
+    pub fn take_all(&self) -> Vec<Prepared> {
         let table = std::mem::take(&mut *self.lock());
         table
             .known

@@ -7,7 +7,7 @@ use crate::{
     catalog::{PreparedPiece, Record},
     check::CheckMode,
     db::{RowEntry, Tuning},
-    io::{Env, MemoryVfs, OpenMode, Vfs, Workers},
+    io::{BadRanges, Env, MemoryVfs, OpenMode, Vfs, Workers},
     message::Tag,
     page::Link,
     pipeline::Limits,
@@ -299,4 +299,28 @@ fn planted_bugs_are_caught() {
             a_decision_after_the_boundary_of_both_slots_survives,
     };
     crate::plant::assert_claims_hold("prepared", claims);
+}
+
+/// Promise: P12. Neither a decision nor a small commit writes to the store file, so only the state
+/// of the whole store can refuse them.
+#[test]
+fn nothing_is_acknowledged_after_a_write_of_the_store_file_has_failed() {
+    let bad = BadRanges::default();
+    let env = Env {
+        vfs: Arc::new(bad.over(Arc::new(MemoryVfs::new()))),
+        workers: Workers::Manual,
+        ..Env::real()
+    };
+    let db = Db::open("/store", Options::new().cache_size(8 << 20).env(env)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let txn = db.begin(Default::default()).unwrap();
+    txn.put(&tree, b"in doubt", b"1").unwrap();
+    txn.prepare(&xid()).unwrap().detach();
+    tree.put(b"before", b"1").unwrap();
+    let far = 1 << 40;
+    *bad.writes.lock().unwrap() = Some(far..far + 1);
+    let written = db.shared.engine.store.file().file.write_at(&[0; 4096], far);
+    assert!(written.is_err());
+    assert!(matches!(tree.put(b"after", b"1"), Err(Error::Failed(_))));
+    assert!(matches!(db.commit_prepared(&xid()), Err(Error::Failed(_))));
 }

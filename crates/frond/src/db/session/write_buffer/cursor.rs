@@ -56,25 +56,25 @@ impl<'t> WriteBufferCursor<'t> {
     pub fn seek_first(&mut self) -> Result<()> {
         self.memory.seek_first()?;
         self.pieces.iter_mut().try_for_each(SortedRunsCursor::seek_first)?;
-        self.settle(true)
+        self.fold_next(true)
     }
 
     pub fn seek_last(&mut self) -> Result<()> {
         self.memory.seek_last()?;
         self.pieces.iter_mut().try_for_each(SortedRunsCursor::seek_last)?;
-        self.settle(false)
+        self.fold_next(false)
     }
 
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.memory.seek(key)?;
         self.pieces.iter_mut().try_for_each(|piece| piece.seek(key))?;
-        self.settle(true)
+        self.fold_next(true)
     }
 
     pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.memory.seek_before(key)?;
         self.pieces.iter_mut().try_for_each(|piece| piece.seek_before(key))?;
-        self.settle(false)
+        self.fold_next(false)
     }
 
     /// Moves to the next entry in the direction of the last step.
@@ -84,7 +84,7 @@ impl<'t> WriteBufferCursor<'t> {
             (true, false) => self.memory.retreat(),
             (false, forward) => {
                 self.leave()?;
-                self.settle(forward)
+                self.fold_next(forward)
             }
         }
     }
@@ -111,7 +111,7 @@ impl<'t> WriteBufferCursor<'t> {
 
     /// Folds the messages of the next key; if they fold to nothing, continues with the key after
     /// that.
-    fn settle(&mut self, forward: bool) -> Result<()> {
+    fn fold_next(&mut self, forward: bool) -> Result<()> {
         self.forward = forward;
         self.tag = None;
         if self.pieces.is_empty() {

@@ -259,7 +259,7 @@ impl WriteBuffer {
         state.is_large = self.should_spill(engine, state, bytes);
         let max = engine.memtables_bytes_max();
         if bytes > max {
-            let limit = "a store with this memory (a quarter of it)";
+            let limit = "the memory for memtables in this store";
             return Err(Error::BatchTooLarge { bytes, max, limit });
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Spilling: writes of a transaction or temporary tree that take too much memory are written, as
-//! sorted runs, to the store's file.
+//! Spilling: the writes of a transaction or temporary tree that take too much memory are moved to
+//! sorted runs in the store's file.
 //!
 //! Once the writes of a buffer take more memory than its share, the next call that writes spills
 //! all of them: they are sealed, cut at live marks, and written as one sorted run per tree, which
@@ -93,7 +93,7 @@ fn to_merge(pieces: &[Piece], marks: &[Mark], count_max: usize) -> Option<Range<
     None
 }
 
-/// Whether an interrupt cancels writing a piece, which is lost then.
+/// Whether an interrupt cancels the write of a piece; the piece is then lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::db::session) enum Cancellable {
     No,
@@ -136,12 +136,13 @@ pub(in crate::db::session) struct Spiller<'a> {
     pub shared: &'a Shared,
     /// The transaction whose interrupts cancel merges.
     pub owner: Option<Arc<Owner>>,
-    /// The traits of a temporary tree, the only one in its buffer; `None`: of the store's trees.
+    /// The traits of the temporary tree whose buffer this is; `None` for a transaction's buffer.
     pub temporary: Option<&'a TreeTraits>,
 }
 
 impl Spiller<'_> {
-    /// True if the buffer is to be spilled before its next write; space for that is admitted then.
+    /// True if the buffer must be spilled before its next write. Checks that there is disk space
+    /// for it.
     ///
     /// # Errors
     /// `Full` and others that prevent writing: nothing was done.
@@ -162,7 +163,7 @@ impl Spiller<'_> {
         if adds {
             // Checked before anything is spilled, so that nothing is lost.
             engine.admit(bytes)?;
-            engine.store.settle_admitted(bytes);
+            engine.store.release_admitted(bytes);
         }
         Ok(true)
     }
