@@ -277,7 +277,7 @@ pub const BUGS: &[Bug] = &[
     ),
     bug("txn: what leaves memory is not cut at marks", "TxnWrites::begin_spill", "scenarios"),
     bug("txn: pieces are merged over marks", "to_merge", "pieces"),
-    bug("txn: spilled writes commit without locks", "Sequencer::assign", "transactions"),
+    bug("txn: spilled writes commit without locks", "Shared::log_commit", "transactions"),
     bug("txn: record before the spilled runs are synced", "Txn::spilled_change", "their crashes"),
     bug("txn: what leaves memory forgets what it hides", "Spiller::write_piece", "put again"),
     bug("txn: merged pieces forget what they hide", "Spiller::merge_run", "put again"),

@@ -83,12 +83,107 @@ impl Vfs for HookedVfs {
     }
 }
 
+/// An access to a file that a hook may wait for or refuse.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Reads this range.
+    Read(Range<u64>),
+    /// Writes this range.
+    Write(Range<u64>),
+    /// Changes the length.
+    Resize,
+    /// Allocates disk space.
+    Allocate,
+    /// Frees disk space.
+    Punch,
+    /// Syncs.
+    Sync,
+}
+
+type BeforeAccess = dyn Fn(Access) -> io::Result<()> + Send + Sync;
+
+/// A file that calls a function before each access; if the function fails, the access fails with
+/// its error.
+pub struct HookedFile {
+    below: Arc<dyn File>,
+    before: Arc<BeforeAccess>,
+}
+
+impl HookedFile {
+    /// Hooks the file `below`.
+    pub fn new(
+        below: Arc<dyn File>,
+        before: impl Fn(Access) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        Self { below, before: Arc::new(before) }
+    }
+}
+
+impl fmt::Debug for HookedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HookedFile").field(&self.below).finish()
+    }
+}
+
+impl File for HookedFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        (self.before)(Access::Read(offset..offset + buf.len() as u64))?;
+        self.below.read_at(buf, offset)
+    }
+    fn read_vectored_at(&self, bufs: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<()> {
+        let bytes: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
+        (self.before)(Access::Read(offset..offset + bytes))?;
+        self.below.read_vectored_at(bufs, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        (self.before)(Access::Write(offset..offset + buf.len() as u64))?;
+        self.below.write_at(buf, offset)
+    }
+    fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let bytes: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
+        (self.before)(Access::Write(offset..offset + bytes))?;
+        self.below.write_vectored_at(bufs, offset)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.below.len()
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        (self.before)(Access::Resize)?;
+        self.below.set_len(bytes)
+    }
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        (self.before)(Access::Allocate)?;
+        self.below.allocate(offset, bytes)
+    }
+    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        (self.before)(Access::Punch)?;
+        self.below.punch(offset, bytes)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        (self.before)(Access::Sync)?;
+        self.below.sync_data()
+    }
+    fn sync_all(&self) -> io::Result<()> {
+        (self.before)(Access::Sync)?;
+        self.below.sync_all()
+    }
+    fn is_direct(&self) -> bool {
+        self.below.is_direct()
+    }
+    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
+        self.below.try_lock(kind)
+    }
+    fn unlock(&self) -> io::Result<()> {
+        self.below.unlock()
+    }
+}
+
 /// Ranges of bytes in which any access, in any file, fails with EIO.
 #[derive(Clone, Debug, Default)]
 pub struct BadRanges {
     /// Reads that touch this range fail.
     pub reads: Arc<Mutex<Option<Range<u64>>>>,
-    /// Writes with `write_at` that touch this range fail.
+    /// Writes that touch this range fail.
     pub writes: Arc<Mutex<Option<Range<u64>>>>,
 }
 
@@ -96,63 +191,23 @@ impl BadRanges {
     /// A file system over `below` in which these ranges are bad.
     pub fn over(&self, below: Arc<dyn Vfs>) -> HookedVfs {
         let bad = self.clone();
-        HookedVfs::new(below).on_open(move |file| Arc::new(BadFile(file, bad.clone())))
+        HookedVfs::new(below).on_open(move |file| {
+            let bad = bad.clone();
+            Arc::new(HookedFile::new(file, move |access| bad.strike(&access)))
+        })
     }
 
-    fn strike(bad: &Mutex<Option<Range<u64>>>, offset: u64, bytes: u64) -> io::Result<()> {
+    fn strike(&self, access: &Access) -> io::Result<()> {
+        let (range, bad) = match access {
+            Access::Read(range) => (range, &self.reads),
+            Access::Write(range) => (range, &self.writes),
+            _ => return Ok(()),
+        };
         match &*bad.lock().unwrap() {
-            Some(bad) if bad.start < offset + bytes && offset < bad.end => {
+            Some(bad) if bad.start < range.end && range.start < bad.end => {
                 Err(io::Error::from_raw_os_error(5))
             }
             _ => Ok(()),
         }
-    }
-}
-
-#[derive(Debug)]
-struct BadFile(Arc<dyn File>, BadRanges);
-
-impl File for BadFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        BadRanges::strike(&self.1.reads, offset, buf.len() as u64)?;
-        self.0.read_at(buf, offset)
-    }
-    fn read_vectored_at(&self, bufs: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<()> {
-        BadRanges::strike(&self.1.reads, offset, bufs.iter().map(|buf| buf.len() as u64).sum())?;
-        self.0.read_vectored_at(bufs, offset)
-    }
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        BadRanges::strike(&self.1.writes, offset, buf.len() as u64)?;
-        self.0.write_at(buf, offset)
-    }
-    fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<()> {
-        self.0.write_vectored_at(bufs, offset)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.0.set_len(bytes)
-    }
-    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.0.allocate(offset, bytes)
-    }
-    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.0.punch(offset, bytes)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-    fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_all()
-    }
-    fn is_direct(&self) -> bool {
-        self.0.is_direct()
-    }
-    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
-        self.0.try_lock(kind)
-    }
-    fn unlock(&self) -> io::Result<()> {
-        self.0.unlock()
     }
 }

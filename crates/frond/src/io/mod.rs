@@ -31,7 +31,7 @@ use crate::sync::Arc;
 
 pub(crate) use aligned::AlignedBuf;
 #[cfg(test)]
-pub use hooked::{BadRanges, HookedVfs};
+pub use hooked::{Access, BadRanges, HookedFile, HookedVfs};
 pub use memory::MemoryVfs;
 pub use real::{RealClock, RealRng, RealVfs};
 pub use slow_io::{Operation, SlowOperation};

@@ -285,11 +285,8 @@ impl Engine {
         bytes: u64,
         goes_on: &dyn Fn() -> Result<()>,
     ) -> Result<Option<CancellableMutexGuard<'_>>> {
+        self.check_fits_memtables(bytes)?;
         let max = self.memtables_bytes_max();
-        if bytes > max {
-            let limit = "the memory for memtables in this store";
-            return Err(Error::BatchTooLarge { bytes, max, limit });
-        }
         if bytes < self.limits.memtable_bytes / 8 {
             return Ok(None);
         }
@@ -352,6 +349,18 @@ impl Engine {
     /// The memtables' part of the budget.
     pub(crate) fn memtables_bytes_max(&self) -> u64 {
         (self.cache_bytes / 4).max(2 * self.limits.memtable_bytes)
+    }
+
+    /// `BatchTooLarge` if memtables could never hold `bytes` bytes of one commit.
+    pub(crate) fn check_fits_memtables(&self, bytes: u64) -> Result<()> {
+        let max = self.memtables_bytes_max();
+        match bytes > max {
+            true => {
+                let limit = "the memory for memtables in this store";
+                Err(Error::BatchTooLarge { bytes, max, limit })
+            }
+            false => Ok(()),
+        }
     }
 
     fn fill(&self, slot: &MemtableRef) -> u64 {

@@ -342,6 +342,8 @@ impl Store {
     pub fn admit(&self, bytes: u64) -> Result<()> {
         let needed = bytes.saturating_mul(2);
         let by_credit = AdmissionCredit::serves(needed);
+        // Credit was admitted earlier. If a write has failed since, the whole store has stopped
+        // (`Guard::fail`).
         if by_credit && self.reserve.credit.take(needed) {
             return Ok(());
         }

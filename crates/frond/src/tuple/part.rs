@@ -167,7 +167,10 @@ macro_rules! floats {
                     true => bits == <$float>::NAN.to_bits() & !SIGN,
                     false => bits != SIGN, // negative zero
                 };
-                if written { Ok(value) } else { Err(refused("a float has a bit pattern that is never encoded")) }
+                match written {
+                    true => Ok(value),
+                    false => Err(refused("a float has a bit pattern that is never encoded")),
+                }
             }
         );
     )+};

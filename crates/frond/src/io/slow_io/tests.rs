@@ -1,6 +1,9 @@
 //! The watch, with a clock that the test sets and a disk that waits until it is released.
 
-use super::{super::MemoryVfs, *};
+use super::{
+    super::{Access, HookedFile, MemoryVfs},
+    *,
+};
 use crate::sync::{Condvar, thread};
 
 #[derive(Debug, Default)]
@@ -24,62 +27,23 @@ impl Clock for Hands {
     fn sleep(&self, _: Duration) {}
 }
 
-/// Whether syncs must wait, and how many do.
+/// Whether writes must wait, and how many do.
 #[derive(Debug, Default)]
 struct Gate {
     state: Mutex<(bool, usize)>,
     changed: Condvar,
 }
 
-#[derive(Debug)]
-struct Waiting(Arc<dyn File>, Arc<Gate>);
-
-impl File for Waiting {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_at(buf, offset)
-    }
-    fn read_vectored_at(&self, bufs: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<()> {
-        self.0.read_vectored_at(bufs, offset)
-    }
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let mut state = self.1.state.lock().unwrap();
+impl Gate {
+    /// Waits while writes must.
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
         state.1 += 1;
-        self.1.changed.notify_all();
+        self.changed.notify_all();
         while state.0 {
-            state = self.1.changed.wait(state).unwrap();
+            state = self.changed.wait(state).unwrap();
         }
         state.1 -= 1;
-        self.0.write_at(buf, offset)
-    }
-    fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<()> {
-        self.0.write_vectored_at(bufs, offset)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.0.set_len(bytes)
-    }
-    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.0.allocate(offset, bytes)
-    }
-    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.0.punch(offset, bytes)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-    fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_all()
-    }
-    fn is_direct(&self) -> bool {
-        self.0.is_direct()
-    }
-    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
-        self.0.try_lock(kind)
-    }
-    fn unlock(&self) -> io::Result<()> {
-        self.0.unlock()
     }
 }
 
@@ -94,8 +58,15 @@ fn slow_operations_are_reported_and_counted_once() {
     let file = MemoryVfs::default().open(path, mode).unwrap();
     let alive = Arc::new(());
     let number = watch.number(path, &alive);
+    let at_gate = gate.clone();
+    let waiting = HookedFile::new(file, move |access| {
+        if matches!(access, Access::Write(_)) {
+            at_gate.pass();
+        }
+        Ok(())
+    });
     let file = Arc::new(WatchedFile {
-        file: Arc::new(Waiting(file, gate.clone())),
+        file: Arc::new(waiting),
         number,
         watch: watch.clone(),
         _alive: alive,

@@ -9,7 +9,7 @@ use std::{
 use super::basics::{L, dir, env, one_tree, publish};
 use crate::{
     error::{Error, Result},
-    io::{Env, File, LockKind, OpenMode, Vfs},
+    io::{Access, Env, File, HookedFile, OpenMode, Vfs},
     store::*,
     sync::{Arc, AtomicU64, Mutex, Ordering, thread},
     types::{Lsn, Seqno, VersionNumber},
@@ -47,6 +47,16 @@ impl Plan {
         before == 1 || (before == 0 && self.fault != Fault::Io { sticky: false })
     }
 
+    fn before(&self, access: &Access) -> io::Result<()> {
+        match access {
+            Access::Read(_) => Ok(()),
+            Access::Allocate if self.fault == Fault::Full && self.is_hit() => {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            _ => self.io(),
+        }
+    }
+
     fn io(&self) -> io::Result<()> {
         if !matches!(self.fault, Fault::Io { .. }) {
             return Ok(());
@@ -58,68 +68,10 @@ impl Plan {
     }
 }
 
-#[derive(Debug)]
-struct FaultyFile {
-    below: Arc<dyn File>,
-    plan: Arc<Plan>,
-}
-
-impl File for FaultyFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.below.read_at(buf, offset)
-    }
-    fn read_vectored_at(&self, bufs: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<()> {
-        self.below.read_vectored_at(bufs, offset)
-    }
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.plan.io()?;
-        self.below.write_at(buf, offset)
-    }
-    fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<()> {
-        self.plan.io()?;
-        self.below.write_vectored_at(bufs, offset)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.below.len()
-    }
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.plan.io()?;
-        self.below.set_len(bytes)
-    }
-    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        if self.plan.fault == Fault::Full && self.plan.is_hit() {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.plan.io()?;
-        self.below.allocate(offset, bytes)
-    }
-    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.plan.io()?;
-        self.below.punch(offset, bytes)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.plan.io()?;
-        self.below.sync_data()
-    }
-    fn sync_all(&self) -> io::Result<()> {
-        self.plan.io()?;
-        self.below.sync_all()
-    }
-    fn is_direct(&self) -> bool {
-        self.below.is_direct()
-    }
-    fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
-        self.below.try_lock(kind)
-    }
-    fn unlock(&self) -> io::Result<()> {
-        self.below.unlock()
-    }
-}
-
 impl Vfs for FaultyVfs {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let below = self.below.open(path, mode)?;
-        Ok(Arc::new(FaultyFile { below, plan: self.plan.clone() }))
+        let (below, plan) = (self.below.open(path, mode)?, self.plan.clone());
+        Ok(Arc::new(HookedFile::new(below, move |access| plan.before(&access))))
     }
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.below.exists(path)

@@ -229,14 +229,9 @@ impl<'t> LockingScan<'t> {
     fn nothing_has_gone(&mut self, forward: bool, end: Option<&[u8]>) -> Result<()> {
         let state = self.txn.go_on()?;
         let Some(snapshot) = &state.snapshot else { return Ok(()) };
+        let last = &self.txn.shared.engine.sequencer.last_commits;
         let is_seen = self.ahead.as_ref().is_some_and(|(_, cursor)| cursor.seqno() <= snapshot.at)
-            || self
-                .txn
-                .shared
-                .engine
-                .sequencer
-                .last_commits
-                .none_since(self.tree.entry.id, snapshot.at);
+            || last.none_since(self.tree.entry.id, snapshot.at);
         if is_seen || self.tree.birth() > snapshot.at {
             return Ok(());
         }

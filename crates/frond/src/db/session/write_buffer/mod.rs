@@ -35,7 +35,7 @@ mod scan;
 mod spill;
 
 use crate::{
-    Error, Result, TreeId,
+    Result, TreeId,
     block::columnar::ColumnSelection,
     db::{RangeEstimate, read::Messages},
     message::{Kind, Tag},
@@ -257,12 +257,7 @@ impl WriteBuffer {
         let bytes = writes.commit_bytes() as u64;
         state.memory.grow(&engine.writes_memory, bytes, || writes.bytes_leaving() as u64);
         state.is_large = self.should_spill(engine, state, bytes);
-        let max = engine.memtables_bytes_max();
-        if bytes > max {
-            let limit = "the memory for memtables in this store";
-            return Err(Error::BatchTooLarge { bytes, max, limit });
-        }
-        Ok(())
+        engine.check_fits_memtables(bytes)
     }
 
     /// True if writes of this many bytes should be spilled: they take more than the buffer's limit,
