@@ -29,7 +29,7 @@ fn frond_tree_row_count(tree: &frond_tree, rows: &mut u64, exact: Option<&mut bo
 }
 
 /// Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
-/// they take. A null bound means from the first key, or to the last. `data_bytes` may be null.
+/// they occupy. A null bound means from the first key, or to the last. `data_bytes` may be null.
 /// Reads nothing from the file: for parts of the tree that were not read since the store was
 /// opened, it uses the number of all rows. Returns 0 rows only if none is committed so far. A
 /// transaction may have written rows, or may still see rows that were deleted since, so use
@@ -68,8 +68,8 @@ fn frond_txn_estimate(
 }
 
 /// Reserves `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
-/// `least`, and is returned in `first`. No number is returned twice, whatever happens to the
-/// transaction. After a restart, no number is returned that a commit can have used.
+/// `least`, and is returned in `first`. No number is returned twice, even if the transaction is
+/// rolled back. After a restart, no number is returned that a commit may have used.
 #[api]
 fn frond_tree_reserve(
     tree: &frond_tree,

@@ -23,9 +23,9 @@ pub type frond_fold = Option<
     ),
 >;
 
-/// A user-defined merge operator, for frond_txn_merge. The store's threads apply it as well, also
-/// to rows that were committed long ago. So it must be deterministic and associative, and must
-/// never change. Once a tree has used it, the store does not open without it (FRD-1013).
+/// A user-defined merge operator, for frond_txn_merge. The store's background threads apply it too,
+/// at any time after the commit. So it must be deterministic and associative, and must never
+/// change. Once a tree has used it, the store does not open without it (FRD-1013).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_operator {

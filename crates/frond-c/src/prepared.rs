@@ -50,13 +50,14 @@ fn frond_prepared_attach(
 }
 
 /// Assigns the commit its place in the commit order: from then on the transaction is decided.
-/// `seqno`, which may be null, receives the number of the commit. Others see the commit at the
-/// latest when frond_prepared_commit or frond_prepared_detach returns.
+/// `seqno`, which may be null, receives the number of the commit. Other sessions see the commit at
+/// the latest when frond_prepared_commit or frond_prepared_detach returns.
 ///
 /// The log space for the commit was reserved by the prepare, or when the store was opened. So this
-/// call waits for no disk, and fails only once the store has stopped. There is one exception: if
-/// opening the store warned of FRD-1303 (frond_warnings), the disk had no space to reserve. Until
-/// it has, this call may fail with FRD-1301, and the transaction is still prepared.
+/// call does not wait for the disk, and fails only once the store has stopped. There is one
+/// exception: if opening the store warned of FRD-1303 (frond_warnings), the disk had no space to
+/// reserve. Until space is available, this call may fail with FRD-1301; the transaction then
+/// remains prepared.
 #[api]
 fn frond_prepared_commit_ordered(prepared: &mut frond_prepared, seqno: Option<&mut u64>) -> Done {
     set(seqno, prepared.0.commit_ordered()?.0)

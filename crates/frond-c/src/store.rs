@@ -60,7 +60,8 @@ pub struct frond_options {
 pub struct frond_tree_options {
     /// FROND_FAST, FROND_DEFAULT, FROND_SMALL.
     pub size_class: i32,
-    /// Whether keys are mostly inserted with a check that they are absent.
+    /// Whether keys are mostly inserted with a check that they are absent. A bulk load or an index
+    /// build of such a tree fails if a key occurs twice.
     pub unique: bool,
     /// Application data to store with the tree, up to 1 MiB; may be null.
     pub attributes: *const c_void,

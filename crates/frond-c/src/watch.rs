@@ -1,4 +1,4 @@
-//! Statistics of a store: numbers, times, and as text the holders of locks and the waiters.
+//! Statistics of a store: counters, latencies, and a text that lists lock holders and waiters.
 
 use std::ffi::{c_char, c_void};
 

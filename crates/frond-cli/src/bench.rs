@@ -1,6 +1,6 @@
 //! `frond bench`: starts the program `frond-bench`.
 //!
-//! It is a program of its own because it contains the stores that it compares with.
+//! It is a program of its own because it is linked with the stores that Frond is compared with.
 
 use std::{
     ffi::OsString, io::ErrorKind, os::unix::process::CommandExt, path::PathBuf, process::Command,

@@ -82,12 +82,17 @@ pub struct DropArgs {
 pub fn put(args: PutArgs) -> Result {
     let db = match args.create {
         true => {
+            if !args.store.dir.join("store.frond").exists() {
+                // A mistake in the arguments creates nothing.
+                plain_entry(&args)?;
+            }
             open_or_create(&args.store.dir, frond::Options::new().cache_size(args.store.memory))?
         }
         false => args.store.open_to_write()?,
     };
     let tree = match (args.create, db.open_tree(&args.tree)) {
         (true, Err(frond::Error::NoSuchTree(_))) => {
+            plain_entry(&args)?;
             db.create_tree(&args.tree, TreeOptions::default())?
         }
         (_, Ok(tree)) => tree,
@@ -100,17 +105,22 @@ pub fn put(args: PutArgs) -> Result {
             let row = row_of(&header, &args.words)?;
             replace_row(&Target::of(&db, tree, header)?, &row, &mut batch)?;
         }
-        Form::Index(index, _) => return error(is_index(&args.tree, &index.of)),
+        Form::Index(index, _) => return error(cannot_change_index(&args.tree, &index.of)),
         Form::Plain => {
-            let [key, value] = args.words.as_slice() else {
-                return error(format!("pass a key and a value: \"{}\" has no columns", args.tree));
-            };
-            let (key, value) = (unescape(key), unescape(value));
-            batch.put(&tree, &key.map_err(Fail::Error)?, &value.map_err(Fail::Error)?)?;
+            let (key, value) = plain_entry(&args)?;
+            batch.put(&tree, &key, &value)?;
         }
     }
     db.commit(&mut batch)?;
     Ok(db.close()?)
+}
+
+/// The key and the value for a tree without columns.
+fn plain_entry(args: &PutArgs) -> Result<(Vec<u8>, Vec<u8>)> {
+    let [key, value] = args.words.as_slice() else {
+        return error(format!("pass a key and a value: \"{}\" has no columns", args.tree));
+    };
+    Ok((unescape(key).map_err(Fail::Error)?, unescape(value).map_err(Fail::Error)?))
 }
 
 /// Builds a row from words of the form `COLUMN=VALUE`.
@@ -163,7 +173,7 @@ pub fn delete(args: DeleteArgs) -> Result {
     let key = form.key(&args.key)?;
     let mut batch = Batch::new();
     if let Form::Index(index, _) = form {
-        return error(is_index(&args.tree, &index.of));
+        return error(cannot_change_index(&args.tree, &index.of));
     }
     let Some(row) = tree.get(&key)? else {
         return Err(Fail::Negative(format!("no such key in \"{}\"", args.tree)));
@@ -231,6 +241,6 @@ fn must_be_of_no_table(tree: &Tree) -> Result {
     }
 }
 
-fn is_index(name: &str, of: &str) -> String {
+fn cannot_change_index(name: &str, of: &str) -> String {
     format!("\"{name}\" is an index of \"{of}\" and cannot be changed directly")
 }

@@ -39,7 +39,7 @@ pub struct Args {
 /// Runs `frond check`.
 pub fn run(args: Args) -> Result {
     let mode = if args.quick { CheckMode::Quick } else { CheckMode::Full };
-    interrupt::end_saying(
+    interrupt::exit_on_signal(
         "interrupted; the check did not finish, so the state of the store is unknown",
     )?;
     let report = frond::check::store(&args.dir, mode)?;

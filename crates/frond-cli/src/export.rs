@@ -84,7 +84,7 @@ fn write(args: &Args, out: &mut impl Write) -> Result {
         _ => Format::Csv,
     });
     let printer = Printer::new(&args.tree, Form::of(&view, &tree), format, &[])?;
-    let mut printer = printer.without_numbers();
+    let mut printer = printer.for_load();
     printer.header(out)?;
     let mut cursor = view.scan(&tree, ..)?;
     let mut line = Vec::new();

@@ -10,8 +10,8 @@ use crate::{
     escape::escape,
     fail::{Fail, Result, error},
     interrupt,
-    load::index_options,
-    rows::{Header, IndexHeader, KeyColumn, index_name, no_column},
+    load::{drop_left_over_index, index_options},
+    rows::{Header, KeyColumn, index_name, no_column},
 };
 
 /// Add indexes to a tree that `frond load` created
@@ -47,7 +47,7 @@ pub fn run(args: Args) -> Result {
     };
     must_be_new(&header, &args.columns)?;
     for column in &args.columns {
-        drop_left_over(&db, &args.tree, &index_name(&args.tree, column))?;
+        drop_left_over_index(&db, &args.tree, column)?;
     }
     interrupt::catch("stopping")?;
     let rows = build(&db, &tree, &header, &args.columns)?;
@@ -72,18 +72,6 @@ fn must_be_new(header: &Header, columns: &[KeyColumn]) -> Result {
         }
     }
     Ok(())
-}
-
-/// Drops what an interrupted call left; any other tree of this name is an error.
-fn drop_left_over(db: &Db, of: &str, name: &str) -> Result {
-    let left = match db.open_tree(name) {
-        Err(frond::Error::NoSuchTree(_)) => return Ok(()),
-        left => left?,
-    };
-    match serde_json::from_slice::<IndexHeader>(&left.info().options.attributes) {
-        Ok(about) if about.of == of => Ok(db.drop_tree(name)?),
-        _ => error(format!("tree \"{name}\" exists and is not an index of \"{of}\"")),
-    }
 }
 
 /// Writes the indexes, and returns the number of rows.

@@ -28,7 +28,7 @@ pub fn catch(says: &'static str) -> Result {
 }
 
 /// Prints `says` on a signal, and ends the command, which must not have anything to finish.
-pub fn end_saying(says: &'static str) -> Result {
+pub fn exit_on_signal(says: &'static str) -> Result {
     set_handler(move || {
         to_stderr(says);
         std::process::exit(INTERRUPTED.into());

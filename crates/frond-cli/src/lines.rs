@@ -1,4 +1,7 @@
-//! Printing entries: as text with tabs, CSV, or JSON lines, all of which `load` reads.
+//! Printing entries: as text with tabs, CSV, or JSON lines.
+//!
+//! `load` reads what a printer for `load` prints ([`Printer::for_load`]), in all three formats. Text
+//! for people also has the fields of rows that are not columns, with their names.
 
 use std::io::Write;
 
@@ -29,6 +32,8 @@ pub struct Printer {
     selected: Vec<usize>,
     /// Whether fields without a column are printed, too.
     with_more: bool,
+    /// Whether `load` reads the text.
+    is_for_load: bool,
     line: Vec<u8>,
 }
 
@@ -40,11 +45,14 @@ impl Printer {
     pub fn new(tree: &str, form: Form, format: Format, columns: &[String]) -> Result<Self> {
         let selected = form.select(tree, columns)?;
         let (names, with_more) = (form.columns(), columns.is_empty());
-        Ok(Self { form, format, names, selected, with_more, line: Vec::new() })
+        let (is_for_load, line) = (false, Vec::new());
+        Ok(Self { form, format, names, selected, with_more, is_for_load, line })
     }
 
-    /// Leaves out the numbers of rows that have no key: `load` gives new ones.
-    pub fn without_numbers(mut self) -> Self {
+    /// Refuses rows that the format cannot give to `load`, and leaves out the numbers of rows that
+    /// have no key: `load` gives new ones.
+    pub fn for_load(mut self) -> Self {
+        self.is_for_load = true;
         if matches!(&self.form, Form::Rows(header) if header.key.is_empty()) {
             self.selected.remove(0);
         }
@@ -75,10 +83,11 @@ impl Printer {
             push(self.format, at, values.columns[column].as_deref(), &mut self.line);
         }
         self.push_more(&values)?;
-        if self.format == Format::Csv && self.line.is_empty() && self.with_more {
+        let is_read = self.is_for_load || self.format == Format::Csv;
+        if self.line.is_empty() && self.with_more && is_read {
             return error(
-                "a row whose only column is null would be an empty line, which CSV readers skip; use \
-                 --format json",
+                "a row whose only column is null or empty would be an empty line, which readers \
+                 skip; use --format json",
             );
         }
         self.end(out)
@@ -90,7 +99,7 @@ impl Printer {
             return Ok(());
         }
         for (name, value) in &values.more {
-            if self.format == Format::Csv {
+            if self.is_for_load || self.format == Format::Csv {
                 return error(format!(
                     "a row has a field \"{name}\", which is not a column; use --format json"
                 ));

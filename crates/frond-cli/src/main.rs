@@ -123,7 +123,7 @@ fn usage(error: &clap::Error) -> fail::Fail {
     let message = message.split("\n\nFor more information").next().unwrap_or(message);
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let message = message.replace("\n\n  tip: ", "; tip: ");
-    let first = std::env::args().nth(1).unwrap_or_default();
+    let first = std::env::args_os().nth(1).unwrap_or_default();
     let help = match Frond::command().find_subcommand(first) {
         Some(command) => format!("frond help {}", command.get_name()),
         None => "frond help".to_owned(),

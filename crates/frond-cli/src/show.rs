@@ -93,7 +93,7 @@ impl Form {
             return self.start(words).map_err(Fail::Error);
         }
         error(match self {
-            Form::Rows(header) if !header.key.is_empty() => header.key_is(words.len()),
+            Form::Rows(header) if !header.key.is_empty() => header.wrong_key_length(words.len()),
             Form::Index(..) => format!("a key of this index has {wanted} values"),
             _ => "the key of this tree is a single value".to_owned(),
         })
@@ -151,7 +151,7 @@ impl Form {
         };
         header.key.get(part).ok_or_else(|| match header.key.is_empty() {
             true => no_prefix("row"),
-            false => header.key_is(part + 1),
+            false => header.wrong_key_length(part + 1),
         })
     }
 

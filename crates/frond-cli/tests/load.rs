@@ -117,8 +117,8 @@ fn failing_batch_is_not_committed() {
     let file = place.write("t.csv", "id\n1\n2\n3\n4\n5\nbad,row\n");
     assert_eq!(
         place.fails(2, &["load", "STORE", "t", &file, "--key", "id", "--batch", "2"]),
-        "line 7: the record has 2 fields instead of 1; 4 rows before it were loaded (continue after them \
-         with --skip 4)"
+        "line 7: the record has 2 fields instead of 1; 4 rows before it were loaded (continue with \
+         --skip 4)"
     );
     assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "4\n");
     place.write("t.csv", "id\n1\n2\n3\n4\n5\n6\n");
@@ -568,4 +568,100 @@ fn dump_is_sorted_by_tree_and_key() {
         .collect();
     assert_eq!(words.len(), 6);
     assert!(words.is_sorted());
+}
+
+/// Text cannot give `load` a field that is no column, nor a line without any text.
+#[test]
+fn exported_text_is_refused_if_it_could_not_be_loaded() {
+    let place = Place::new();
+    let more = place.write("more.jsonl", "{\"id\":1,\"b\":\"x\"}\n{\"id\":2,\"late\":\"y\"}\n");
+    place.ok(&["load", "STORE", "more", &more, "--key", "id:int", "--batch", "1"]);
+    let empty = place.write("empty.jsonl", "{\"v\":\"\"}\n");
+    place.ok(&["load", "STORE", "empty", &empty]);
+    for tree in ["more", "empty"] {
+        let refused = place.frond(&["export", "STORE", tree, "--format", "text"]);
+        assert!(refused.code == 2 && refused.err.ends_with("use --format json\n"), "{refused:?}");
+    }
+    assert_eq!(lines(&place.ok(&["scan", "STORE", "more"])), ["1\tx", "2\t\\N\tlate: y"]);
+    let null = place.write("null.jsonl", "{\"v\":null}\n");
+    place.ok(&["load", "STORE", "null", &null]);
+    let text = place.path("null.tsv").display().to_string();
+    place.ok(&["export", "STORE", "null", &text]);
+    place.ok(&["load", "STORE", "copy", &text]);
+    let json = ["export", "STORE", "copy", "--format", "json"];
+    assert_eq!(place.ok(&json), "{}\n");
+}
+
+/// Only an index of the tree is left over from an interrupted load.
+#[test]
+fn a_tree_with_the_name_of_an_index_is_not_dropped() {
+    let place = Place::new();
+    let file = place.write("t.csv", "id,v\n1,a\n");
+    place.ok(&["put", "STORE", "t.by_v", "k", "v", "--create"]);
+    place.ok(&["delete", "STORE", "t.by_v", "k"]);
+    for more in [&[][..], &["--bulk"]] {
+        let load = ["load", "STORE", "t", &file, "--key", "id:int", "--index", "v"];
+        let says = place.fails(2, &[&load[..], more].concat());
+        assert!(says.contains("\"t.by_v\" exists and is not an index of \"t\""), "{says}");
+    }
+    assert_eq!(place.ok(&["scan", "STORE", "t.by_v", "--count"]), "0\n");
+}
+
+#[test]
+fn put_with_wrong_arguments_creates_nothing() {
+    let place = Place::new();
+    let says = "pass a key and a value: \"t\" has no columns";
+    assert_eq!(place.fails(2, &["put", "STORE", "t", "only", "--create"]), says);
+    assert!(!place.path("store").exists());
+    place.ok(&["put", "STORE", "other", "k", "v", "--create"]);
+    assert_eq!(place.fails(2, &["put", "STORE", "t", "a", "\\xg", "--create"]).lines().count(), 1);
+    let none = place.fails(2, &["scan", "STORE", "t"]);
+    assert!(none.contains("no tree \"t\""), "{none}");
+}
+
+/// The number of rows in the message is that of the rows that this load has loaded.
+#[test]
+fn rows_that_were_skipped_are_not_counted_as_loaded() {
+    let place = Place::new();
+    let file = place.write("t.csv", "id\n1\n2\n3\nbad,row\n");
+    let load = ["load", "STORE", "t", &file, "--key", "id", "--batch", "1", "--skip"];
+    let says = place.fails(2, &[&load[..], &["2"]].concat());
+    assert!(says.ends_with("; 1 row before it was loaded (continue with --skip 3)"), "{says}");
+    let says = place.fails(2, &[&load[..], &["3"]].concat());
+    assert!(says.ends_with("; nothing was loaded"), "{says}");
+}
+
+/// A hint about CSV does not help with other formats; and both ways of loading name the line.
+#[test]
+fn a_value_of_the_wrong_type_in_an_indexed_column_is_reported_with_its_line() {
+    let place = Place::new();
+    for (name, text, hint) in [
+        ("t.csv", "id,n\n1,\n", "; use --null '' to load empty CSV fields as null"),
+        ("t.tsv", "id\tn\n1\t\n", ""),
+    ] {
+        let file = place.write(name, text);
+        let load = ["load", "STORE", "t", &file, "--key", "id:int", "--index", "n:int"];
+        for more in [&[][..], &["--bulk"]] {
+            assert_eq!(
+                place.fails(2, &[&load[..], more].concat()),
+                format!(
+                    "line 2: column \"n\" has \"\", which is not a 64-bit integer{hint}; nothing was \
+                     loaded"
+                )
+            );
+        }
+    }
+}
+
+#[test]
+fn columns_named_twice_and_types_given_twice_are_refused() {
+    let place = Place::new();
+    let file = place.write("t.csv", "1,2\n");
+    let says = place.fails(2, &["load", "STORE", "t", &file, "--columns", "a,b,a"]);
+    assert_eq!(says, "--columns: \"a\" occurs twice");
+    for (key, wrong) in [("a:int:time", "has two types"), ("a:desc:desc", "has :desc twice")] {
+        let says = place.fails(2, &["load", "STORE", "t", &file, "--columns", "a,b", "--key", key]);
+        assert!(says.contains(wrong), "{says}");
+    }
+    place.ok(&["load", "STORE", "t", &file, "--columns", "a,b", "--key", "a:desc:int"]);
 }

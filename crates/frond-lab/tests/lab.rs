@@ -175,7 +175,7 @@ fn foreign_directories_are_left_unchanged() {
     std::fs::remove_file(&marker).expect("removed");
     std::fs::write(lab.path(".frond-lab"), "").expect("written");
     let refused = lab.fails("run iibench --face embedded --targets frond --size tiny");
-    assert!(refused.contains("is within"), "{refused}");
+    assert!(refused.contains("is inside"), "{refused}");
 }
 
 #[test]

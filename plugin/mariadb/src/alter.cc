@@ -222,7 +222,7 @@ bool ha_frond::commit_inplace_alter_table(TABLE *, Alter_inplace_info *info, boo
     inplace_alter_handler_ctx *alone[] = {info->handler_ctx, nullptr};
     inplace_alter_handler_ctx **const all = info->group_commit_ctx == nullptr ? alone : info->group_commit_ctx;
     Steps steps(ha_thd());
-    Going_trees going;
+    Dropped_trees going;
     bool changes = false;
     for (inplace_alter_handler_ctx **change = all; *change != nullptr; change++)
         static_cast<Index_change *>(*change)->add_steps(&steps, &going, &changes);

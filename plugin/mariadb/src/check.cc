@@ -210,11 +210,14 @@ int Table_check::look_for_faults(uint number)
                 return fault("a row cannot be decoded", key);
             make_entry(number, key, &wanted_key, &wanted_value);
             const int found = read(entries, wanted_key);
-            /*
-              An entry with this key and another value was reported above, unless it belongs to
-              another row.
-            */
-            return found == FROND_NOT_FOUND ? fault("a row has no entry", wanted_key) : found;
+            if (found == FROND_NOT_FOUND)
+                return fault("a row has no entry", wanted_key);
+            /* Entries that cannot be decoded were reported above. */
+            if (found == FROND_OK &&
+                handler_->decode_entry(index, wanted_key, view(buffer_.data, buffer_.length), nullptr, nullptr, &row_key) &&
+                row_key != key)
+                return fault("the entry of a row belongs to another row", wanted_key);
+            return found;
         });
     if (code != FROND_OK)
         return unreadable(code);

@@ -121,7 +121,7 @@ Compression_by_codec Compression_by_codec::now()
     return sums;
 }
 
-void Going_trees::add(const frond_tree *tree, bool is_rows)
+void Dropped_trees::add(const frond_tree *tree, bool is_rows)
 {
     frond_work work;
     if (frond_tree_work(tree, &work, nullptr) != FROND_OK)
@@ -133,7 +133,7 @@ void Going_trees::add(const frond_tree *tree, bool is_rows)
         ids_.push_back(frond_tree_id(tree));
 }
 
-void Going_trees::committed()
+void Dropped_trees::committed()
 {
     std::lock_guard<std::mutex> guard(mutex);
     for (uint32_t id : ids_) {
@@ -144,7 +144,7 @@ void Going_trees::committed()
     ids_.clear();
 }
 
-Going_trees::~Going_trees()
+Dropped_trees::~Dropped_trees()
 {
     std::lock_guard<std::mutex> guard(mutex);
     for (uint32_t id : ids_)

@@ -50,11 +50,11 @@ const char *codec_word(int number);
   on, the sums use the work recorded here instead of the trees' own counters. If the change is not
   committed, the trees' own counters are used again.
 */
-class Going_trees {
+class Dropped_trees {
 public:
-    Going_trees() = default;
-    Going_trees(const Going_trees &) = delete;
-    ~Going_trees();
+    Dropped_trees() = default;
+    Dropped_trees(const Dropped_trees &) = delete;
+    ~Dropped_trees();
 
     void add(const frond_tree *tree, bool is_rows);
     void committed();

@@ -79,7 +79,7 @@ int drop(THD *thd, const std::string &name)
     if (session != nullptr && session->txn() != nullptr)
         session->rollback();
     Steps steps(thd);
-    Going_trees going;
+    Dropped_trees going;
     frond_tree *rows = nullptr;
     if (frond_tree_open(store(), name.c_str(), &rows, nullptr) == FROND_OK)
         going.add(rows, true);
@@ -201,7 +201,7 @@ int ha_frond::truncate()
             return frond_change_truncate(change, 0, tree.c_str(), error);
         });
     };
-    Going_trees going;
+    Dropped_trees going;
     going.add(share_->row_tree().stored(), true);
     truncate_tree(share_->name);
     for (uint i = 0; i < table->s->keys; i++)

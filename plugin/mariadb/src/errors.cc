@@ -40,7 +40,7 @@ constexpr Mapping MAPPINGS[] = {
     {2103, HA_ERR_CRASHED},
 };
 
-bool speaks_for_itself(int code)
+bool is_server_message_sufficient(int code)
 {
     for (const Mapping &mapping : MAPPINGS)
         if (mapping.code == code)
@@ -60,7 +60,7 @@ int handler_error(int code)
 
 int failed(THD *thd, int code, const frond_error &error)
 {
-    if (code != FROND_NOT_FOUND && !speaks_for_itself(code)) {
+    if (code != FROND_NOT_FOUND && !is_server_message_sufficient(code)) {
         sql_print_error("Frond: %s", error.message);
         if (thd != nullptr)
             push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_UNKNOWN_ERROR, "%s", error.message);

@@ -1,4 +1,4 @@
-/* The frame of a statement: open, locks, statistics. SPDX-License-Identifier: GPL-2.0-only */
+/* What surrounds the statements of a handler: open, locks, statistics. SPDX-License-Identifier: GPL-2.0-only */
 #include "ha_frond.h"
 
 #include "errors.h"
@@ -277,9 +277,9 @@ int ha_frond::info(uint flag)
 }
 
 /*
-  Passes new statistics to the server. Of a partitioned table it takes those of the largest
-  partition, and asks all partitions for their sizes first: that must not begin again for each of
-  them that has new statistics.
+  Passes new statistics to the server. For a partitioned table, the server uses those of the largest
+  partition, and asks all partitions for their sizes first. These requests must not start that again
+  for each partition with new statistics.
 */
 void ha_frond::pass_statistics()
 {

@@ -285,7 +285,7 @@ Attributes Index_change::changed() const
     return after;
 }
 
-void Index_change::add_steps(Steps *steps, Going_trees *going, bool *changes)
+void Index_change::add_steps(Steps *steps, Dropped_trees *going, bool *changes)
 {
     const Attributes &before = share_->attributes;
     after_ = changed();

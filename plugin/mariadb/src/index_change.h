@@ -11,7 +11,7 @@
 
 namespace frond {
 
-class Going_trees;
+class Dropped_trees;
 class Session;
 class Steps;
 
@@ -26,21 +26,22 @@ std::optional<Old_keys> old_keys(const TABLE *table, const TABLE *altered, const
   What an ALTER in place does to one table, or one partition.
 
   1. `build`: reads the rows once, and makes the trees of all new keys in one commit of their loads.
-     Writers are excluded from here on: the server keeps away its own, and the build waits for those
-     that the server does not know of (prepared before a restart). No table has these trees yet.
+     Writers are excluded from here on: the server excludes its own, and the build waits for
+     transactions that the server does not know (prepared before a restart). No table has these trees
+     yet.
   2. `commit`: one commit, for all partitions, makes them trees of the table: its attributes say
      which tree each key has, and the trees of dropped keys are dropped. It also stores the version
-     of the .frm file, so that after a crash the server's DDL log takes the file that fits
-     (`check_version`).
+     of the .frm file, so that after a crash the server's DDL log chooses the file that matches the
+     trees (`check_version`).
 
   A crash in between leaves trees that no table names; they are dropped when the server starts
   (`drop_unnamed_trees`). Until then they are harmless, because numbers of existing trees are not
   used again.
 
-  The trees are born with the commit of step 1. A transaction that reads an older snapshot gets
+  The trees are created by the commit of step 1. A transaction that reads an older snapshot gets
   HA_ERR_TABLE_DEF_CHANGED when it reads such a tree, never some of its entries: the engine compares
-  the snapshot with the birth of the tree. This is necessary because the entries are those of the
-  rows as of the build, without history. After step 1 they have the same history as the rows.
+  the snapshot with the creation of the tree. This is necessary because the entries are those of the
+  rows as of the build, without older versions. After step 1 they have the same history as the rows.
 */
 class Index_change final : public inplace_alter_handler_ctx {
 public:
@@ -50,7 +51,7 @@ public:
     /* Returns false if it failed; then the error was reported. */
     bool build(THD *thd, handler *table, TABLE *altered);
     /* Adds the steps that make the trees live. `changes` is left unset if nothing changes. */
-    void add_steps(Steps *steps, Going_trees *going, bool *changes);
+    void add_steps(Steps *steps, Dropped_trees *going, bool *changes);
     void committed();
     /* Drops what was built. */
     void roll_back(THD *thd);

@@ -110,7 +110,7 @@ bool Key_codec::is_whole(uint field) const
                        [field](const Part &part) { return part.is_whole && part.column.index == field; });
 }
 
-bool Key_codec::has_whole(const MY_BITMAP *columns) const
+bool Key_codec::has_no_prefix_of(const MY_BITMAP *columns) const
 {
     return std::none_of(parts_.begin(), parts_.end(), [columns](const Part &part) {
         return !part.is_whole && bitmap_is_set(columns, part.column.index);
@@ -284,7 +284,7 @@ bool Key_codec::decode_text(const Part &part, std::string *bytes, uchar *record)
     if (part.column.text == nullptr)
         return put_content(part.column, raw(*bytes), bytes->size(), record + part.column.offset);
     static thread_local std::string text;
-    part.column.text->turn_back(*bytes, &text);
+    part.column.text->decode(*bytes, &text);
     /*
       A text that cannot be recovered is stored next to the key, so what is decoded here does not
       matter.

@@ -39,13 +39,11 @@ public:
     /* Appends the key of a record. Returns whether a part of it is NULL. */
     bool append_record(const uchar *record, std::string *out, uint parts = UINT_MAX) const;
     /*
-      Allows keys of this index to continue with columns of the primary key, with which entries end.
+      Allows keys of this index to continue with the columns of the primary key, with which its
+      entries end.
     */
     void extend(const TABLE *table, const KEY *key, const KEY *primary);
-    /*
-      Appends those parts of a key in the server's tuple format that `parts` selects, which are the
-      first ones.
-    */
+    /* Appends the first parts of a key in the server's tuple format; `parts` says which. */
     void append_tuple(const uchar *tuple, key_part_map parts, std::string *out) const;
     /* Appends the parts of the tree's key. */
     void append_layout(std::vector<frond_part> *layout) const;
@@ -79,9 +77,9 @@ public:
     bool has_prefixes() const { return has_prefixes_; }
     /* Whether a part is all of this column. */
     bool is_whole(uint field) const;
-    /* Whether none of these columns has such a part. */
-    bool has_whole(const MY_BITMAP *columns) const;
-    /* Whether keys stay the same when this column, a VARCHAR, becomes longer. */
+    /* Whether no part of this key is only a prefix of one of these columns. */
+    bool has_no_prefix_of(const MY_BITMAP *columns) const;
+    /* Whether keys stay the same when the maximum length of this column, a VARCHAR, grows. */
     bool is_the_same_if_longer(uint field) const;
     /* For each declared part, the number of parts of the tree's key up to its end. */
     std::vector<uint> layout_ends() const;

@@ -28,8 +28,8 @@ MYSQL_SYSVAR_ULONGLONG(cache_size, cache_size, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_
 
 MYSQL_SYSVAR_ENUM(durability, durability, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                   "When a commit is acknowledged: 'sync' once it is on disk; 'os' once the kernel has it, so that a "
-                  "power failure may lose the last second; 'lazy' once it is in the log's buffer, so that killing the "
-                  "server may lose a second as well",
+                  "power failure may lose the last second; 'lazy' once it is in the log's buffer, so that a kill of the "
+                  "server may lose the last second, and a power failure the last two",
                   nullptr, nullptr, 0, &durability_typelib);
 
 MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,

@@ -323,7 +323,7 @@ bool ha_frond::is_covered(const Index &index)
         choose_projection();
         return reads_ != nullptr && reads_->is_in_index[index.number];
     }
-    return table->part_info == nullptr || index.key.has_whole(table->read_set);
+    return table->part_info == nullptr || index.key.has_no_prefix_of(table->read_set);
 }
 
 /* Whether entries are filtered. Conditions refer to the columns of the table's first record. */

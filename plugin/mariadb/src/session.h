@@ -64,12 +64,11 @@ public:
     int fail(int code);
     frond_error *error() { return &error_; }
 
-    /* Counts calls that write, so that a cursor knows that rows it has fetched may be gone. */
+    /* Counts calls that write, so that a cursor can tell that rows it has fetched may be outdated. */
     void wrote() { writes_++; }
     uint64_t writes() const { return writes_; }
     /*
-      The key in which the last row that could not be written was in conflict, if it was one of this
-      table.
+      The unique key in which the last duplicate was found, if it is a key of this table.
     */
     void met_duplicate(const TABLE_SHARE *table, uint key)
     {

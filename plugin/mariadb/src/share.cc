@@ -294,7 +294,7 @@ uint64_t Share::rows()
 
 void Share::sample_if_due(uint64_t rows)
 {
-    if (!is_sampled_ || is_temporary() || !statistics->begins(rows))
+    if (!is_sampled_ || is_temporary() || !statistics->try_begin_sampling(rows))
         return;
     try {
         Sample sample;

@@ -16,13 +16,13 @@
 namespace frond {
 namespace {
 
-/* What the optimizer guesses of smaller tables does little harm. */
+/* For smaller tables, the optimizer's guesses are good enough. */
 constexpr uint64_t ROWS_MIN = 1000;
-/* How long a table is left alone, in multiples of how long the sampling took. */
+/* Minimum time between two samplings of a table, in multiples of the duration of the first. */
 constexpr ulonglong PAUSES = 100;
-/* How long a table is left alone that could not be sampled. */
+/* Time until a table is sampled again after an error. */
 constexpr ulonglong FAILED_MICROS = 3600ULL * 1000 * 1000;
-/* Those of tables that are not open are dropped if there are more. */
+/* Maximum number of tables with statistics; beyond it, those of closed tables are dropped. */
 constexpr size_t TABLES_MAX = 1 << 16;
 
 /* The tables to be sampled, and the thread that samples them. */
@@ -193,7 +193,7 @@ std::shared_ptr<const Rows_per_key> Statistics::rows_per_key() const
     return rows_per_key_;
 }
 
-bool Statistics::begins(uint64_t table_rows)
+bool Statistics::try_begin_sampling(uint64_t table_rows)
 {
     const uint64_t before = sampled_rows_.load(std::memory_order_relaxed);
     if (table_rows < ROWS_MIN || (before != 0 && table_rows / 2 <= before && before / 2 <= table_rows))

@@ -52,7 +52,7 @@ public:
       Whether the table, which now has this many rows, should be sampled. If so, returns true only
       once until `ended` is called. Called for each statement.
     */
-    bool begins(uint64_t table_rows);
+    bool try_begin_sampling(uint64_t table_rows);
     /* It took this long. After a failure, the table is left alone for long. */
     void ended(ulonglong micros, bool has_failed);
 
@@ -85,7 +85,7 @@ struct Sample {
 void start_sampling();
 /* Ends it, after the index that it is sampling. */
 void stop_sampling();
-/* Samples a table soon. `Statistics::begins` has returned true. */
+/* Samples a table soon. `Statistics::try_begin_sampling` has returned true. */
 void sample_later(Sample sample);
 
 }  // namespace frond

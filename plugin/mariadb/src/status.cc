@@ -94,13 +94,13 @@ void keep(void *context, const char *name, uint64_t value)
         }
 }
 
-/* Collecting them reads all trees: once a second is enough. */
+/* Collecting them visits all trees, so they are collected once a second at most. */
 constexpr ulonglong ZIPS_LAST_MICROS = 1000000;
 std::atomic<ulonglong> zips_at{0};
 
 /*
-  Refreshes the chunks to which a general codec was applied, and those that it compressed. The time
-  is that of encoding whole blocks.
+  Refreshes the counters of chunks that were passed to a general codec, and of those that it
+  compressed. The time is that of encoding whole blocks.
 */
 void refresh_zips()
 {

@@ -89,7 +89,7 @@ Text_of_weights::Text_of_weights(CHARSET_INFO *charset, const Unit_form &form) :
     chars_.assign(char_of.rbegin()->first - first_ + 1, 0);
     for (const auto &[unit, byte] : char_of) {
         chars_[unit - first_] = byte;
-        is_taken_[byte] = true;
+        is_chosen_[byte] = true;
         if (byte == 0)
             nul_ = unit;
     }
@@ -99,10 +99,10 @@ bool Text_of_weights::is_recoverable(const uchar *text, size_t length) const
 {
     if (length != 0 && form_.pads && text[length - 1] == ' ')
         return false;
-    return std::all_of(text, text + length, [this](uchar byte) { return is_taken_[byte]; });
+    return std::all_of(text, text + length, [this](uchar byte) { return is_chosen_[byte]; });
 }
 
-void Text_of_weights::turn_back(std::string_view weights, std::string *text) const
+void Text_of_weights::decode(std::string_view weights, std::string *text) const
 {
     text->clear();
     const uint8_t *at = reinterpret_cast<const uint8_t *>(weights.data()), *const end = at + weights.size();

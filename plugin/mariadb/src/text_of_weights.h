@@ -43,13 +43,13 @@ public:
       Replaces `text`: by the text with these weights if it can be recovered, otherwise by some
       other one.
     */
-    void turn_back(std::string_view weights, std::string *text) const;
+    void decode(std::string_view weights, std::string *text) const;
 
 private:
     Text_of_weights(CHARSET_INFO *charset, const Unit_form &form);
 
     Unit_form form_;
-    std::array<bool, 256> is_taken_{}; /* the chosen one of the characters with its weight */
+    std::array<bool, 256> is_chosen_{}; /* the chosen one of the characters with its weight */
     uint first_ = 0;                   /* the unit of chars_[0] */
     std::vector<uint8_t> chars_;       /* 0: no character, except for the unit of NUL */
     uint nul_ = UINT_MAX;              /* the unit of NUL */

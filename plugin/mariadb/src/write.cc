@@ -374,11 +374,11 @@ void ha_frond::raise_auto_increment()
 
 /*
   Begins to take AUTO_INCREMENT numbers. The binlog has only the first number of a statement that it
-  logs as a statement, so the statement's numbers must be consecutive. If it is not known how many
-  rows such a statement has, it takes numbers several times. So it locks a key that no row has, and
-  others wait until its transaction ends. Others lock that key, shared, until they have taken their
-  numbers. While no statement has locked the key of this table, they only count themselves, and the
-  first statement that locks it waits until they have their numbers.
+  logs as a statement, so the statement's numbers must be consecutive. If the number of its rows is
+  not known, such a statement takes numbers several times. So it locks a key that no row has, and
+  other statements wait until its transaction ends. They lock that key, shared, while they take their
+  numbers. Until a statement locks the key of this table for the first time, the others only
+  increment a counter instead, and that first statement waits until it is zero.
 */
 int ha_frond::begin_numbers(Numbers *numbers)
 {

@@ -96,6 +96,12 @@ def dangling(store, tree):
     store.put(tree, key[:-2] + b"\x7f\xee", value)
 
 
+def same_unique_key(store, tree):
+    """Gives a row the columns of another row; the two need two entries with one unique key."""
+    entries = store.entries(tree)
+    store.put(tree, entries[4][0], entries[3][1])
+
+
 def other_value(store, tree):
     key, value = store.entries(tree)[500]
     store.put(tree, key, value[:-1] + b"?")
@@ -104,7 +110,7 @@ def other_value(store, tree):
 def main():
     failed = 0
     for index, damage, wanted in ((2, lost, "a row has no entry"), (2, moved, "the key of an entry does not match its row"), (2, dangling, "an entry has no row"),
-                                  (3, lost, "index 'g'"), (1, other_value, "the columns in an entry do not match its row"), (0, lost, "entries, but the table has")):
+                                  (3, lost, "index 'g'"), (1, other_value, "the columns in an entry do not match its row"), (9, same_unique_key, "the entry of a row belongs to another row"), (0, lost, "entries, but the table has")):
         server("reset")
         server("start", "--default-storage-engine=FROND")
         subprocess.run(["mariadb", "--no-defaults", f"--socket={SOCKET}", "-uroot", "-e", "CREATE DATABASE d"], check=True)

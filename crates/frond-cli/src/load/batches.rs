@@ -19,7 +19,12 @@ use crate::{
     rows::RowBuilder,
 };
 
-use super::{Args, input::nothing_loaded, records::Records, target::Target};
+use super::{
+    Args,
+    input::{Input, nothing_loaded},
+    records::Records,
+    target::Target,
+};
 
 /// Maximum bytes of a batch, so that long rows do not need much memory. A single row may be longer.
 const BATCH_BYTES_MAX: usize = 8 << 20;
@@ -38,14 +43,14 @@ pub struct Loader<'t> {
     lines: Vec<u64>,
     records: Records<'t>,
     /// Rows of this batch by key, for `--replace`.
-    replaced: Option<HashMap<Vec<u8>, Vec<u8>>>,
+    rows_by_key: Option<HashMap<Vec<u8>, Vec<u8>>>,
     /// True if the whole input could be loaded with `--bulk` instead.
     could_be_bulk: bool,
 }
 
 impl<'t> Loader<'t> {
     /// Creates a loader with an empty batch.
-    pub fn new(target: &'t Target, args: &Args) -> Result<Self> {
+    pub fn new(target: &'t Target, args: &Args, input: &Input) -> Result<Self> {
         let mut loader = Self {
             target,
             batch: Batch::new(),
@@ -54,8 +59,8 @@ impl<'t> Loader<'t> {
             // A batch occupies memory of the store until it is applied.
             batch_bytes_max: BATCH_BYTES_MAX.min(args.store.memory as usize / 16),
             lines: Vec::new(),
-            records: Records::new(&target.header),
-            replaced: args.replace.then(HashMap::new),
+            records: Records::new(&target.header, input.null_hint()),
+            rows_by_key: args.replace.then(HashMap::new),
             could_be_bulk: target.is_new && args.skip == 0 && !args.replace && args.ack.is_none(),
         };
         if target.header.key.is_empty() {
@@ -91,7 +96,7 @@ impl<'t> Loader<'t> {
         self.lines.len() as u64
     }
 
-    /// Builds key, row and index keys of a record, and returns them; nothing is added yet.
+    /// Builds the key and the row of a record; nothing is added to the batch yet.
     pub fn build(&mut self, record: &Record, names: &[String]) -> Result<&RowBuilder> {
         self.records.build(record, names)
     }
@@ -112,9 +117,9 @@ impl<'t> Loader<'t> {
         let (key, row) = (built.key(), built.row());
         // A row number is always new: no lookup is needed.
         let numbered = header.key.is_empty();
-        if let Some(replaced) = &mut self.replaced {
+        if let Some(rows_by_key) = &mut self.rows_by_key {
             self.batch.put(tree, key, row)?;
-            replaced.insert(key.to_vec(), row.to_vec());
+            rows_by_key.insert(key.to_vec(), row.to_vec());
         } else if numbered {
             self.batch.put(tree, key, row)?;
         } else {
@@ -122,7 +127,7 @@ impl<'t> Loader<'t> {
         }
         self.batch_bytes += key.len() + row.len();
         for (at, index) in indexes.iter().enumerate() {
-            let index_key = self.records.index_key(at)?;
+            let index_key = self.records.index_key(at).map_err(Fail::Error)?;
             self.batch.put(index, index_key, b"")?;
             self.batch_bytes += index_key.len();
         }
@@ -132,9 +137,9 @@ impl<'t> Loader<'t> {
 
     /// Deletes the index entries of the row that the built one replaces.
     fn delete_old_index_entries(&mut self) -> Result {
-        let Some(replaced) = &self.replaced else { return Ok(()) };
+        let Some(rows_by_key) = &self.rows_by_key else { return Ok(()) };
         let key = self.records.built().key();
-        let old = match replaced.get(key) {
+        let old = match rows_by_key.get(key) {
             Some(row) => Some(row.clone()),
             None => self.target.tree.get(key)?,
         };
@@ -163,8 +168,8 @@ impl<'t> Loader<'t> {
         let rows = self.rows();
         self.lines.clear();
         self.batch_bytes = 0;
-        if let Some(replaced) = &mut self.replaced {
-            replaced.clear();
+        if let Some(rows_by_key) = &mut self.rows_by_key {
+            rows_by_key.clear();
         }
         Ok(rows)
     }

@@ -7,14 +7,13 @@ use frond::{Db, load::BulkLoad};
 use crate::{
     escape::escape,
     fail::{Fail, Result, error},
-    rows::index_name,
 };
 
 use super::{
     Args, Input,
     input::nothing_loaded,
     records::Records,
-    target::{index_options, must_be_left_over, new_header, note_integers, tree_options},
+    target::{drop_left_over_index, index_options, new_header, note_integers, tree_options},
 };
 
 /// Loads everything, and returns the number of rows. Calls `progress` from time to time.
@@ -34,23 +33,23 @@ pub fn load(
     note_integers(args, input);
     let mut loads = Vec::with_capacity(1 + header.indexes.len());
     for column in &header.indexes {
-        let name = index_name(args.tree(), column);
-        must_be_left_over(db, &name)?;
+        let name = drop_left_over_index(db, args.tree(), column)?;
         let options = index_options(args.class, args.tree(), &header, column);
         loads.push(db.bulk_load(&name, options)?);
     }
     let mut tree = db.bulk_load(args.tree(), tree_options(args, &header))?;
-    let mut records = Records::new(&header);
+    let mut records = Records::new(&header, input.null_hint());
     let mut rows = 0;
     while let Some((record, names)) = input.next()? {
         let line = record.line;
         let built = records.build(record, names)?;
+        let at_line = |why: String| Fail::Error(format!("line {line}: {why}"));
         let put = |load: &mut BulkLoad, key: &[u8], row: &[u8]| {
-            load.put(key, row).map_err(|why| Fail::Error(format!("line {line}: {why}")))
+            load.put(key, row).map_err(|why| at_line(why.to_string()))
         };
         put(&mut tree, built.key(), built.row())?;
         for (at, load) in loads.iter_mut().enumerate() {
-            put(load, records.index_key(at)?, b"")?;
+            put(load, records.index_key(at).map_err(at_line)?, b"")?;
         }
         rows += 1;
         if rows % 1000 == 0 {

@@ -53,6 +53,12 @@ impl Input {
         if args.columns.is_some() && !matches!(format, Format::Csv | Format::Tsv) {
             return error("--columns works only with CSV and TSV; other records name their fields");
         }
+        let columns = args.columns.as_deref().unwrap_or_default();
+        if let Some((_, twice)) =
+            columns.iter().enumerate().find(|(at, name)| columns[..*at].contains(name))
+        {
+            return error(format!("--columns: \"{twice}\" occurs twice"));
+        }
         if args.null.is_some() && format != Format::Csv {
             return error("--null works only with CSV; null is \\N in TSV and null in JSON");
         }
@@ -96,7 +102,7 @@ impl Input {
                 Err(why) => match malformed(why) {
                     // The rows before the signal are loaded.
                     Fail::Interrupted(_) if !self.held.is_empty() => break,
-                    why => return Err(super::stopped_at(why, 0)),
+                    why => return Err(super::stopped(why, 0, 0)),
                 },
             }
             bytes += record.value_bytes();
@@ -118,6 +124,11 @@ impl Input {
     /// The names seen so far.
     pub fn names(&self) -> &[String] {
         self.source.columns().names()
+    }
+
+    /// How to load the empty fields of this input as null, if it can have any.
+    pub fn null_hint(&self) -> Option<&'static str> {
+        (self.format == Format::Csv).then_some("use --null '' to load empty CSV fields as null")
     }
 
     /// True if later records may have names that are not known yet.

@@ -46,7 +46,7 @@ use crate::{
 
 use batches::Loader;
 use input::{Input, nothing_loaded};
-pub use target::{Target, index_options, standing_indexes};
+pub use target::{Target, drop_left_over_index, index_options, standing_indexes};
 
 /// Load rows from CSV, TSV, JSON lines or Debian control files
 ///
@@ -199,7 +199,7 @@ fn load(args: &Args, db: &Db, input: &mut Input) -> Result<String> {
         let bar = progress(input);
         let report =
             |input: &Input, rows| show_progress(&bar, args, input, rows, started.elapsed());
-        let loaded = bulk::load(args, db, input, report).map_err(|fail| stopped_at(fail, 0));
+        let loaded = bulk::load(args, db, input, report).map_err(|fail| stopped(fail, 0, 0));
         bar.finish_and_clear();
         return Ok(summary(args, input, args.index.len(), loaded?, started.elapsed()));
     }
@@ -222,7 +222,7 @@ fn load_batches(
     target: &Target,
     started: Instant,
 ) -> Result<u64> {
-    let mut loader = Loader::new(target, args)?;
+    let mut loader = Loader::new(target, args, input)?;
     let mut ledger = args.ack.as_deref().map(ledger::Ledger::append_to).transpose()?;
     let bar = progress(input);
     let mut loaded = 0;
@@ -232,14 +232,15 @@ fn load_batches(
             Err(Fail::Interrupted(_)) => 0,
             Err(fail) => {
                 bar.finish_and_clear();
-                return Err(stopped_at(fail, args.skip + loaded));
+                return Err(stopped(fail, loaded, args.skip));
             }
         };
         loaded += rows;
         if let Some(ledger) = &mut ledger
             && rows > 0
         {
-            ledger.acknowledge(rows, args.skip + loaded)?;
+            let acknowledged = ledger.acknowledge(rows, args.skip + loaded);
+            acknowledged.map_err(|fail| stopped(fail, loaded, args.skip))?;
         }
         if interrupt::is_requested() {
             bar.finish_and_clear();
@@ -292,12 +293,14 @@ fn fill(input: &mut Input, loader: &mut Loader<'_>) -> Result {
     Ok(())
 }
 
-/// The error, with what stays loaded and how to continue.
-fn stopped_at(fail: Fail, rows: u64) -> Fail {
+/// The error, with the number of rows that stay loaded and how to continue.
+fn stopped(fail: Fail, loaded: u64, skipped: u64) -> Fail {
     match fail {
-        Fail::Error(why) if rows > 0 => Fail::Error(format!(
-            "{why}; {} before it were loaded (continue after them with --skip {rows})",
-            count_of(rows, "row")
+        Fail::Error(why) if loaded > 0 => Fail::Error(format!(
+            "{why}; {} before it {} loaded (continue with --skip {})",
+            count_of(loaded, "row"),
+            if loaded == 1 { "was" } else { "were" },
+            skipped + loaded
         )),
         Fail::Error(why) => Fail::Error(format!("{why}; nothing was loaded")),
         other => other,

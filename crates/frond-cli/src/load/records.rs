@@ -16,6 +16,8 @@ enum Place {
 /// Builds the rows of consecutive records.
 pub struct Records<'h> {
     header: &'h Header,
+    /// How to load empty fields as null.
+    null_hint: Option<&'static str>,
     builder: RowBuilder,
     index_key: Vec<u8>,
     /// The destinations of the fields, by name.
@@ -26,12 +28,19 @@ pub struct Records<'h> {
 
 impl<'h> Records<'h> {
     /// Creates a builder.
-    pub fn new(header: &'h Header) -> Self {
-        let builder = RowBuilder::new(header);
-        Self { header, builder, index_key: Vec::new(), places: Vec::new(), next_number: 0 }
+    pub fn new(header: &'h Header, null_hint: Option<&'static str>) -> Self {
+        Self {
+            header,
+            null_hint,
+            builder: RowBuilder::new(header),
+            index_key: Vec::new(),
+            places: Vec::new(),
+            next_number: 0,
+        }
     }
 
-    /// Builds key, row and index keys of a record, and returns the first two.
+    /// Builds the key and the row of a record, and keeps the values of its indexed columns for
+    /// [`index_key`](Self::index_key).
     pub fn build(&mut self, record: &Record, names: &[String]) -> Result<&RowBuilder> {
         let at_line = |why: String| Fail::Error(format!("line {}: {why}", record.line));
         self.builder.clear();
@@ -59,9 +68,18 @@ impl<'h> Records<'h> {
     }
 
     /// The key in index `at` from the last build.
-    pub fn index_key(&mut self, at: usize) -> Result<&[u8]> {
-        self.builder.index_key(self.header, at, &mut self.index_key).map_err(Fail::Error)?;
-        Ok(&self.index_key)
+    ///
+    /// # Errors
+    /// The value is not of the type of the indexed column.
+    pub fn index_key(&mut self, at: usize) -> Result<&[u8], String> {
+        let Self { header, builder, index_key, null_hint, .. } = self;
+        builder.index_key(header, at, index_key).map_err(|why| match null_hint {
+            Some(hint) if builder.indexed_value(at) == Some(b"") => {
+                format!("{why}; {hint}")
+            }
+            _ => why,
+        })?;
+        Ok(index_key)
     }
 
     fn learn_places(&mut self, names: &[String]) -> Result<(), String> {

@@ -99,8 +99,7 @@ impl Target {
         note_integers(args, input);
         let mut indexes = Vec::with_capacity(header.indexes.len());
         for column in &header.indexes {
-            let name = index_name(args.tree(), column);
-            must_be_left_over(db, &name)?;
+            let name = drop_left_over_index(db, args.tree(), column)?;
             indexes.push(
                 db.create_tree(&name, index_options(args.class, args.tree(), &header, column))?,
             );
@@ -141,15 +140,22 @@ pub fn standing_indexes(db: &Db, tree: &str, header: &Header) -> frond::Result<V
     Ok(standing)
 }
 
-/// Drops a tree with the name of an index if it is left over from an interrupted creation. Any
-/// other tree of that name is an error.
-pub fn must_be_left_over(db: &Db, name: &str) -> Result {
-    match db.open_tree(name) {
-        Err(frond::Error::NoSuchTree(_)) => Ok(()),
-        Err(other) => Err(other.into()),
-        Ok(left) if is_empty(&left)? => Ok(db.drop_tree(name)?),
-        Ok(_) => error(format!("tree \"{name}\" exists and is not empty")),
+/// Drops the index of tree `of` on this column if it is left over from an interrupted creation, and
+/// returns the name it is to have.
+///
+/// # Errors
+/// A tree with that name exists and is no index of `of`.
+pub fn drop_left_over_index(db: &Db, of: &str, column: &KeyColumn) -> Result<String> {
+    let name = index_name(of, column);
+    let left = match db.open_tree(&name) {
+        Err(frond::Error::NoSuchTree(_)) => return Ok(name),
+        left => left?,
+    };
+    match serde_json::from_slice::<IndexHeader>(&left.info().options.attributes) {
+        Ok(about) if about.of == of => db.drop_tree(&name)?,
+        _ => return error(format!("tree \"{name}\" exists and is not an index of \"{of}\"")),
     }
+    Ok(name)
 }
 
 /// The options of the tree with this header.

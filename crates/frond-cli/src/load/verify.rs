@@ -25,7 +25,7 @@ pub fn run(args: &Args, input: &mut Input, path: &Path) -> Result {
     let options = Options::new().cache_size(args.store.memory).create(false);
     let db = open(&args.store.dir, options)?;
     let target = Target::existing(&db, args)?;
-    let mut loader = Loader::new(&target, args)?;
+    let mut loader = Loader::new(&target, args, input)?;
     loader.count_from_zero();
     let mut index_key = Vec::new();
     for row in 0..acknowledged {

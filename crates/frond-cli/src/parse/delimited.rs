@@ -121,7 +121,7 @@ impl Delimited {
         loop {
             let rest = self.line.get(at..).unwrap_or_default();
             let Some(length) = memchr(b'"', rest) else {
-                // The field continues in the next line. What was read need not be kept.
+                // The field continues in the next line.
                 record.bytes.extend_from_slice(rest);
                 at = self.line.len();
                 if !self.lines.append(&mut self.line)? {

@@ -36,18 +36,24 @@ pub enum ColumnKind {
 const TEXT_END: usize = 2;
 
 impl KeyColumn {
-    /// Reads `NAME`, or `NAME:TYPE` with one or more of the types `text`, `int`, `float`, `time`
-    /// and `desc`.
+    /// Reads `NAME`, which one of the types `:text`, `:int`, `:float` and `:time` may follow, and
+    /// `:desc`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (mut name, mut kind, mut desc) = (text, None, false);
         while let Some((rest, suffix)) = name.rsplit_once(':') {
-            match suffix {
-                "desc" => desc = true,
-                "text" => kind = Some(ColumnKind::Text),
-                "int" => kind = Some(ColumnKind::Int),
-                "float" => kind = Some(ColumnKind::Float),
-                "time" => kind = Some(ColumnKind::Time),
+            let of_suffix = match suffix {
+                "desc" => None,
+                "text" => Some(ColumnKind::Text),
+                "int" => Some(ColumnKind::Int),
+                "float" => Some(ColumnKind::Float),
+                "time" => Some(ColumnKind::Time),
                 _ => break, // a name may have a colon
+            };
+            match of_suffix {
+                None if desc => return Err(format!("\"{text}\" has :desc twice")),
+                None => desc = true,
+                Some(_) if kind.is_some() => return Err(format!("\"{text}\" has two types")),
+                of_suffix => kind = of_suffix,
             }
             name = rest;
         }
@@ -115,10 +121,7 @@ impl KeyColumn {
         match (value, self.kind) {
             (Some(value), _) => {
                 out.push(1);
-                self.write(value, out).map_err(|why| match value.is_empty() {
-                    true => format!("{why}; use --null '' to load empty CSV fields as null"),
-                    false => why,
-                })?;
+                self.write(value, out)?;
             }
             (None, ColumnKind::Text) => self.write_missing::<&[u8]>(out),
             (None, ColumnKind::Int | ColumnKind::Time) => self.write_missing::<i64>(out),

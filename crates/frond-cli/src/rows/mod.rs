@@ -243,7 +243,7 @@ impl Header {
             };
         }
         if values.len() > self.key.len() {
-            return Err(self.key_is(values.len()));
+            return Err(self.wrong_key_length(values.len()));
         }
         for (column, value) in self.key.iter().zip(values) {
             match value {
@@ -255,7 +255,7 @@ impl Header {
     }
 
     /// The message for a wrong number of key values.
-    pub fn key_is(&self, given: usize) -> String {
+    pub fn wrong_key_length(&self, given: usize) -> String {
         let columns = match self.key.len() {
             1 => "1 column".to_owned(),
             more => format!("{more} columns"),
@@ -313,6 +313,11 @@ impl RowBuilder {
     pub fn set_more(&mut self, name: &str, value: &[u8]) {
         push_bytes(&mut self.more, name.as_bytes());
         push_bytes(&mut self.more, value);
+    }
+
+    /// The value of the column of index `at`.
+    pub fn indexed_value(&self, at: usize) -> Option<&[u8]> {
+        self.value(self.index_columns[at])
     }
 
     fn value(&self, column: usize) -> Option<&[u8]> {
@@ -410,7 +415,7 @@ impl<'a> Reader<'a> {
     fn bytes(&mut self) -> Result<&'a [u8], String> {
         let whole = Part::Var(End::Prefixed).bytes_in(self.rest).ok_or("the row is cut off")?;
         let part = self.take(whole)?;
-        // The prefix ends with the first byte below 80.
+        // The prefix ends with the first byte below 0x80.
         let prefix = part.iter().position(|byte| *byte < 0x80).map_or(whole, |at| at + 1);
         Ok(part.get(prefix..).unwrap_or_default())
     }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use super::cell;
-use super::cli::pair;
+use super::cli::{command_words, pair};
 use super::results::Database;
 use super::run::{self, Item, Request};
 use super::size::{Durability, Face, Size};
@@ -186,6 +186,9 @@ impl Args {
         if let Some(name) = sets.keys().find(|name| !load::SETS.contains(name)) {
             return Err(unknown("data set", name, &load::SETS));
         }
+        if self.workload != "sizes" && !sets.is_empty() {
+            return Err(Failure("--sets works only with the workload sizes".to_owned()));
+        }
         for item in &mut items {
             let mut changes: BTreeMap<_, _> = item.changes.drain(..).collect();
             changes.extend(self.changes());
@@ -223,7 +226,7 @@ fn run(args: &Args) -> Result<()> {
         resume: false,
         with_rest: !args.no_rest,
         dir: args.dir.clone(),
-        command: format!("frond {}", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
+        command: format!("frond {}", command_words()),
     };
     let mut results = args.dir.clone().into_os_string();
     results.push(".sqlite");
@@ -302,5 +305,7 @@ mod tests {
         assert_eq!(found, [of("iibench", 900), of("linktable", 7)]);
         assert_eq!(items("sizes").map(|items| items.len()).ok(), Some(load::SETS.len()));
         assert!(items("sizes --sets iibenk").is_err_and(|failure| failure.0.contains("iibench")));
+        let other = items("iibench --sets iibench=9");
+        assert!(other.is_err_and(|failure| failure.0.contains("only with the workload sizes")));
     }
 }

@@ -1,6 +1,6 @@
-//! `lab cell`: runs one cell in a separate process. It reads an order as JSON from standard input,
-//! and writes `progress STEP OPS SECONDS PLANNED` lines and a final `cell JSON` line to standard
-//! output.
+//! `lab cell`: runs one cell in a separate process. It reads the cell's specification as JSON from
+//! standard input, and writes `progress STEP OPS SECONDS PLANNED` lines and a final `cell JSON`
+//! line to standard output.
 //!
 //! Invariants
 //! 1. Errors are reported in the result: the process fails only if it cannot deliver a result.
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::order::{Order, URL};
+use super::cell_spec::{CellSpec, URL};
 use super::results::{CellResult, State};
 use super::size::{Face, Size};
 use super::sql::{Bench, Conditions, Place};
@@ -24,22 +24,22 @@ use crate::targets::{Failure, Result};
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 const SAMPLE_EVERY_PUBLISHED: Duration = Duration::from_secs(60);
 
-/// Runs the order on standard input.
+/// Runs the cell whose specification is on standard input.
 ///
 /// # Errors
-/// The order is unreadable.
+/// The specification is unreadable.
 pub fn main() -> Result<()> {
     // If the run is killed, the kernel kills its cell too, and likewise the cell's server.
     let with_parent = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     with_parent.map_err(|error| Failure(error.to_string()))?;
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
-    let order: Order = serde_json::from_str(&text)?;
+    let spec: CellSpec = serde_json::from_str(&text)?;
     ctrlc::set_handler(measure::interrupt).map_err(|error| Failure(error.to_string()))?;
     let (begin, began) = (Instant::now(), time::now());
-    let outcome = match order.face {
-        Face::Sql => run(&order),
-        Face::Embedded => embedded::run(&order),
+    let outcome = match spec.face {
+        Face::Sql => run(&spec),
+        Face::Embedded => embedded::run(&spec),
     };
     let mut result = outcome.unwrap_or_else(|failure| CellResult {
         state: State::Failed,
@@ -50,10 +50,10 @@ pub fn main() -> Result<()> {
         result.state = State::Stopped;
         result.failure = Some("interrupted".to_owned());
     }
-    if let Ok(params) = order.params() {
+    if let Ok(params) = spec.params() {
         result.parameters.extend(params.iter().map(|(n, v)| (n.to_owned(), v.to_owned())));
     }
-    if let Ok(ratio) = order.effective_ratio() {
+    if let Ok(ratio) = spec.effective_ratio() {
         result.parameters.insert("(ratio in force)".to_owned(), format!("{ratio:.2}"));
     }
     result.began = began;
@@ -62,29 +62,29 @@ pub fn main() -> Result<()> {
     Ok(())
 }
 
-fn run(order: &Order) -> Result<CellResult> {
-    let entry = workloads::find(&order.workload)?;
-    let params = order.params()?;
-    let mut workload = (entry.make)(&params, order.seed)?;
-    let (target, memory) = (order.target()?, order.memory()?);
+fn run(spec: &CellSpec) -> Result<CellResult> {
+    let entry = workloads::find(&spec.workload)?;
+    let params = spec.params()?;
+    let mut workload = (entry.make)(&params, spec.seed)?;
+    let (target, memory) = (spec.target()?, spec.memory()?);
     let limit = Some(params.number("time_limit")?).filter(|seconds| *seconds > 0);
-    let place = match order.target.starts_with(URL) {
-        true => Place::Url(order.target.clone()),
-        false => Place::Own(order.dir.clone()),
+    let place = match spec.target.starts_with(URL) {
+        true => Place::Url(spec.target.clone()),
+        false => Place::Own(spec.dir.clone()),
     };
-    let class = order.storage_class()?;
+    let class = spec.storage_class()?;
     let conditions = Conditions {
         memory,
-        durability: order.durability,
+        durability: spec.durability,
         class: &class,
-        disk: order.disk,
+        disk: spec.disk,
         time_limit: limit,
-        with_rest: order.with_rest,
-        sample_every: match order.size {
+        with_rest: spec.with_rest,
+        sample_every: match spec.size {
             Size::Published => SAMPLE_EVERY_PUBLISHED,
             _ => SAMPLE_EVERY,
         },
-        with_crash: order.with_crash,
+        with_crash: spec.with_crash,
     };
     let mut bench = Bench::start(&place, &target, &conditions)?;
     match workload.run(&mut bench) {

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use super::cell_spec::MEMORY_MIN;
 use super::machine::virtual_disk::Kind;
-use super::order::MEMORY_MIN;
 use super::params::{Param, twice};
 use super::report::count;
 use super::results::Database;
@@ -15,9 +15,9 @@ use super::size::{Durability, Face, Size};
 use super::stdout::print;
 use super::target::{self, SqlTarget};
 use super::{cell, compare, embedded, exchange, suites, workloads};
-use crate::machine;
 use crate::size::Bytes;
 use crate::targets::{Failure, Result};
+use crate::{machine, measure};
 
 /// Run, compare and report experiments on storage engines.
 #[derive(Parser, Debug)]
@@ -187,8 +187,14 @@ fn run(cli: &Cli) -> Result<()> {
     }
 }
 
+/// The arguments of this process, for people; the shell's quotes are missing.
+pub fn command_words() -> String {
+    let words = std::env::args_os().skip(1);
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
 fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
-    let words = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let words = command_words();
     let suite = suites::find(&args.name);
     let items = items(args)?;
     check_memory(args.memory)?;
@@ -219,7 +225,10 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
     if args.dry_run {
         return print(&run::describe(&request)?);
     }
-    let uid = run::run(results, &request)?;
+    let uid = run::run(results, &request).map_err(|failure| match measure::is_interrupted() {
+        true => Failure(format!("{failure}; `lab run … --resume` continues it")),
+        false => failure,
+    })?;
     eprintln!("run {uid} is in {}", results.display());
     Ok(())
 }

@@ -66,7 +66,7 @@ pub fn note(steps: &[StepResult]) -> Option<String> {
     }
     let said = match differ.is_empty() {
         true => "the control group and /proc agree in all steps".to_owned(),
-        false => format!("the control group counts otherwise than /proc: {}", differ.join(", ")),
+        false => format!("the control group and /proc disagree: {}", differ.join(", ")),
     };
     counted.then_some(said)
 }
@@ -97,7 +97,7 @@ mod tests {
             (1.0, 0.5)
         );
         let said = note(&[same.clone(), less]).expect("I/O was counted");
-        assert_eq!(said, "the control group counts otherwise than /proc: less written in requests");
+        assert_eq!(said, "the control group and /proc disagree: less written in requests");
         assert_eq!(
             note(&[same]).as_deref(),
             Some("the control group and /proc agree in all steps")

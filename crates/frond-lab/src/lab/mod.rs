@@ -2,7 +2,7 @@
 //! them as web pages.
 //!
 //! ```text
-//!  cli ─► run (plan, order, resume) ─► cell (a process each) ─► workloads ─► sql │ embedded
+//!  cli ─► run (plan, interleave, resume) ─► cell (a process each) ─► workloads ─► sql │ embedded
 //!   │                │                                             └─► measure
 //!   └─► report ◄─ results (SQLite) ◄──┘
 //! ```
@@ -12,6 +12,7 @@
 
 pub mod bench;
 mod cell;
+mod cell_spec;
 mod cli;
 mod compare;
 mod device_io;
@@ -20,7 +21,6 @@ mod exchange;
 mod goals;
 pub mod machine;
 pub mod metric;
-mod order;
 mod params;
 mod progress;
 pub mod report;

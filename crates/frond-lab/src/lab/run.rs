@@ -21,12 +21,12 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::embedded::{Allowances, Generators, NULL, OF_CLIENTS, PEAK};
+use super::cell_spec::{CellSpec, URL, without_passwords};
+use super::embedded::{ClientCosts, NULL, NullTargetPeaks, OF_CLIENTS, PEAK};
 use super::machine::{
     self, Volume,
     virtual_disk::{self, Kind},
 };
-use super::order::{Order, URL};
 use super::progress::Progress;
 use super::results::{CellKey, CellResult, Database, RunHead, State};
 use super::size::{Durability, Face, Size};
@@ -111,7 +111,7 @@ impl Request {
 #[derive(Clone, Debug)]
 struct Planned {
     key: CellKey,
-    order: Order,
+    spec: CellSpec,
 }
 
 /// Formats the `--set` changes as the cell's variant.
@@ -119,18 +119,6 @@ fn variant(changes: &[(String, String)]) -> String {
     let mut parts: Vec<String> = changes.iter().map(|(n, v)| format!("{n}={v}")).collect();
     parts.sort();
     parts.join(" ")
-}
-
-/// A target as it is stored and shown: a URL loses its password.
-fn without_password(target: &str) -> String {
-    let Some((before, rest)) = target.split_once(URL) else { return target.to_owned() };
-    match rest.split_once('@') {
-        Some((user, host)) => {
-            let user = user.split(':').next().unwrap_or_default();
-            format!("{before}{URL}{user}@{host}")
-        }
-        None => target.to_owned(),
-    }
 }
 
 /// The targets in their order for this repeat. The null target comes first, because its cost is
@@ -155,7 +143,7 @@ fn plan(request: &Request) -> Result<Vec<Planned>> {
     for item in &request.items {
         for repeat in 0..request.repeat {
             for target in turn(item, repeat) {
-                let order = Order {
+                let spec = CellSpec {
                     workload: item.workload.clone(),
                     changes: item.changes.clone(),
                     face: item.face,
@@ -176,10 +164,10 @@ fn plan(request: &Request) -> Result<Vec<Planned>> {
                     workload: item.workload.clone(),
                     variant: variant(&item.changes),
                     face: item.face.to_string(),
-                    target: without_password(target),
+                    target: without_passwords(target),
                     repeat: repeat + 1,
                 };
-                cells.push(Planned { key, order });
+                cells.push(Planned { key, spec });
             }
         }
     }
@@ -188,42 +176,42 @@ fn plan(request: &Request) -> Result<Vec<Planned>> {
 
 /// Reports every error that can be detected before the first cell starts.
 fn check(request: &Request, cells: &[Planned]) -> Result<()> {
-    if cells.iter().any(|cell| cell.order.face == Face::Sql) {
+    if cells.iter().any(|cell| cell.spec.face == Face::Sql) {
         super::sql::process::installed()?;
     }
     storage::check(request)?;
     check_space(&request.dir, cells)?;
-    for Planned { order, .. } in cells {
-        let params = order.params()?;
-        if order.face == Face::Embedded {
-            embedded::check(order)?;
+    for Planned { spec, .. } in cells {
+        let params = spec.params()?;
+        if spec.face == Face::Embedded {
+            embedded::check(spec)?;
             continue;
         }
-        (workloads::find(&order.workload)?.make)(&params, order.seed)?;
-        if order.target.starts_with(URL) {
+        (workloads::find(&spec.workload)?.make)(&params, spec.seed)?;
+        if spec.target.starts_with(URL) {
             if !request.yes_write {
                 return Err(Failure(format!(
-                    "{}: the database `lab` of this server would be dropped and written to; say --yes-write if that is wanted",
-                    order.target
+                    "{}: the database `lab` of this server would be dropped and written to; pass --yes-write if that is wanted",
+                    without_passwords(&spec.target)
                 )));
             }
             if request.class != "host" || request.disk.is_some() {
                 return Err(Failure(format!(
                     "{}: --class and --disk limit only servers that the lab starts",
-                    without_password(&order.target)
+                    without_passwords(&spec.target)
                 )));
             }
-            Session::connect_url(&order.target).map_err(|error| {
-                Failure(format!("{}: {}", without_password(&order.target), Failure::from(error)))
+            Session::connect_url(&spec.target).map_err(|error| {
+                Failure(format!("{}: {}", without_passwords(&spec.target), Failure::from(error)))
             })?;
             continue;
         }
-        let target = order.target()?;
-        if version::split(&order.target).is_none() {
+        let target = spec.target()?;
+        if version::split(&spec.target).is_none() {
             target.plugins()?; // plugins of other commits are built next
         }
         target.allocator()?;
-        target.options(order.memory()?, order.durability)?;
+        target.options(spec.memory()?, spec.durability)?;
     }
     Ok(())
 }
@@ -231,8 +219,8 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
 /// Fails if the file system of `dir` is too full for the largest cell.
 fn check_space(dir: &Path, cells: &[Planned]) -> Result<()> {
     let mut wanted = 0;
-    for Planned { order, .. } in cells.iter().filter(|cell| !cell.order.target.starts_with(URL)) {
-        wanted = wanted.max(order.space_bytes()?);
+    for Planned { spec, .. } in cells.iter().filter(|cell| !cell.spec.target.starts_with(URL)) {
+        wanted = wanted.max(spec.space_bytes()?);
     }
     let absolute = std::path::absolute(dir)?;
     let exists = absolute.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
@@ -259,7 +247,7 @@ fn take(dir: &Path) -> Result<fs::File> {
     let mut above = absolute.ancestors().skip(1);
     if let Some(other) = above.find(|other| other.join(MARKER).exists()) {
         return Err(Failure(format!(
-            "{} is within {}, whose content runs of the lab remove; choose another --dir",
+            "{} is inside {}, whose contents runs of the lab delete; choose another --dir",
             dir.display(),
             other.display()
         )));
@@ -317,18 +305,18 @@ fn read_cell(output: ChildStdout, progress: &Progress) -> Result<Option<CellResu
 }
 
 /// Runs a cell in a separate process.
-fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
+fn run_cell(spec: &CellSpec, progress: &Progress) -> Result<CellResult> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg("cell")
-        .envs(match order.face {
+        .envs(match spec.face {
             Face::Sql => Vec::new(),
-            Face::Embedded => embedded::environment(order)?,
+            Face::Embedded => embedded::environment(spec)?,
         })
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
     if let Some(mut input) = child.stdin.take() {
-        input.write_all(serde_json::to_string(order)?.as_bytes())?;
+        input.write_all(serde_json::to_string(spec)?.as_bytes())?;
     }
     let output = child.stdout.take().ok_or_else(|| Failure("no output of a cell".to_owned()))?;
     let (cell, is_over) = (Pid::from_child(&child), AtomicBool::new(false));
@@ -411,8 +399,8 @@ impl Facts {
 /// The longest time that these cells can take; `None` if one has no limit.
 fn longest(cells: &[Planned]) -> Result<Option<Duration>> {
     let mut all = Duration::ZERO;
-    for Planned { order, .. } in cells {
-        let Some(seconds) = order.seconds()? else { return Ok(None) };
+    for Planned { spec, .. } in cells {
+        let Some(seconds) = spec.seconds()? else { return Ok(None) };
         all += Duration::from_secs(seconds);
     }
     Ok(Some(all))
@@ -436,8 +424,8 @@ pub fn describe(request: &Request) -> Result<String> {
     let cells = plan(&request)?;
     check(&request, &cells)?;
     let mut out = String::new();
-    for Planned { key, order } in &cells {
-        let time = order.seconds()?.map_or("no limit".to_owned(), |seconds| format!("{seconds} s"));
+    for Planned { key, spec } in &cells {
+        let time = spec.seconds()?.map_or("no limit".to_owned(), |seconds| format!("{seconds} s"));
         out += &format!(
             "{:8} {:12} {:14} repeat {}  {:>8}  memory {} MiB  {}\n",
             key.face,
@@ -445,7 +433,7 @@ pub fn describe(request: &Request) -> Result<String> {
             key.target,
             key.repeat,
             time,
-            order.memory()? >> 20,
+            spec.memory()? >> 20,
             key.variant
         );
     }
@@ -482,9 +470,9 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
         return Err(Failure("there is nothing to run: no targets".to_owned()));
     }
     check(request, &cells)?;
-    for Planned { order, .. } in &mut cells {
-        let built = versions.library(&order.target, order.face)?;
-        order.plugin = built.map(|built| built.library.clone());
+    for Planned { spec, .. } in &mut cells {
+        let built = versions.library(&spec.target, spec.face)?;
+        spec.plugin = built.map(|built| built.library.clone());
     }
     let mut database = Database::open(results)?;
     let _lock = take(&request.dir)?;
@@ -494,13 +482,13 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
         eprintln!("removed {}, which a killed run left", removed.display());
     }
     let progress = Progress::new(cells.len());
-    let on_disk = |order: &Order| {
+    let on_disk = |spec: &CellSpec| {
         make_room(&request.dir)?;
-        storage::run(order, |order| run_cell(order, &progress))
+        storage::run(spec, |spec| run_cell(spec, &progress))
     };
     let calibrated = storage::calibrated(request, &database, on_disk)?;
     for cell in &mut cells {
-        cell.order.limits = calibrated.as_ref().map(|found| found.limits);
+        cell.spec.limits = calibrated.as_ref().map(|found| found.limits);
     }
     let found = if request.resume { database.find_unfinished(request)? } else { None };
     if request.resume && found.is_none() {
@@ -519,21 +507,22 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
     let done = database.done_cells(run)?;
     eprintln!("run {uid}: {}", extent(&cells)?);
     let (mut facts, mut failures) = (Facts::default(), Vec::new());
-    let (mut generators, mut allowances) = (Generators::default(), Allowances::default());
+    let (mut client_costs, mut null_target_peaks) =
+        (ClientCosts::default(), NullTargetPeaks::default());
     for one in database.measured(run)? {
         if one.face != "embedded" || one.target != NULL {
             continue;
         }
         match one.metric.as_str() {
-            OF_CLIENTS => generators.note(&one.workload, &one.variant, &one.step, one.value),
-            PEAK => allowances.note(&one.workload, &one.variant, one.value as u64),
+            OF_CLIENTS => client_costs.note(&one.workload, &one.variant, &one.step, one.value),
+            PEAK => null_target_peaks.note(&one.workload, &one.variant, one.value as u64),
             _ => {}
         }
     }
     for (key, name, value) in database.facts(run)? {
         facts.first(&key, &name, &value); // of cells that a resumed run already has
     }
-    for (position, Planned { key, order }) in cells.iter().enumerate() {
+    for (position, Planned { key, spec }) in cells.iter().enumerate() {
         progress.cell(position, key);
         if done.contains(key) {
             continue;
@@ -541,14 +530,14 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
         if measure::is_interrupted() {
             break;
         }
-        let mut result = on_disk(order)?;
-        result.settings.extend(versions.settings(order.plugin.as_deref()));
+        let mut result = on_disk(spec)?;
+        result.settings.extend(versions.settings(spec.plugin.as_deref()));
         facts.compare(key, &mut result);
-        generators.apply(key, &mut result);
-        allowances.apply(key, &mut result);
+        client_costs.apply(key, &mut result);
+        null_target_peaks.apply(key, &mut result);
         database.write_cell(run, key, position, &result)?;
         progress.ended(key, &result);
-        fs::remove_dir_all(&order.dir)?;
+        fs::remove_dir_all(&spec.dir)?;
         if let Some(failure) = result.failure.filter(|_| result.state == State::Failed) {
             failures.push(format!("{} on {}: {failure}", key.workload, key.target));
         }
@@ -556,7 +545,7 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
     progress.finish();
     database.release(run)?;
     if measure::is_interrupted() {
-        return Err(Failure(format!("interrupted; `lab run … --resume` goes on (run {uid})")));
+        return Err(Failure(format!("interrupted (run {uid})")));
     }
     match failures.is_empty() {
         true => {
@@ -586,7 +575,7 @@ fn head(request: &Request) -> Result<RunHead> {
         class: request.class.clone(),
         durability: request.durability.to_string(),
         seed: request.seed,
-        command: request.command.split(' ').map(without_password).collect::<Vec<_>>().join(" "),
+        command: without_passwords(&request.command),
         began: time::now(),
         machine: machine::machine(&request.dir)?,
         environment,
@@ -623,18 +612,6 @@ pub fn check_targets(face: Face, names: &[String]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn passwords_are_not_stored() {
-        for (given, kept) in [
-            ("mysql://root:secret@db:3306/x", "mysql://root@db:3306/x"),
-            ("--targets=mysql://root:s@db/", "--targets=mysql://root@db/"),
-            ("mysql://db/", "mysql://db/"),
-            ("innodb", "innodb"),
-        ] {
-            assert_eq!(without_password(given), kept);
-        }
-    }
 
     fn request(items: Vec<Item>, size: Size, repeat: u32) -> Request {
         Request {

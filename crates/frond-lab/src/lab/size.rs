@@ -30,7 +30,7 @@ pub enum Durability {
     /// After a write: it survives the death of the process, and is synced each second.
     #[value(alias = "os")]
     Relaxed,
-    /// Written and synced each second.
+    /// Before it is written: the log is written and synced each second.
     Lazy,
     /// As in 2011: no sync at commit, and no protection from torn pages where that is an option.
     HistUnsafe,

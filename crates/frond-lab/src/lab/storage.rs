@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::cell_spec::CellSpec;
 use super::machine::class::{self, Class};
 use super::machine::doctor::{self, State as Found};
 use super::machine::virtual_disk::{Kind, Options, PROCESS_IOS_MAX};
 use super::machine::{self, IoLimits, Limits, VirtualDisk};
-use super::order::Order;
 use super::results::{CellResult, Database};
 use super::run::Request;
 use super::size::{Face, Size};
@@ -106,19 +106,22 @@ pub fn admit(request: &Request, limits: Option<&Calibration>) -> Result<Vec<Pair
     Ok(pairs)
 }
 
-/// Runs a cell on the storage that its order asks for. `run` gets the order; on a private disk,
+/// Runs a cell on the storage that it asks for. `run` gets its specification; on a private disk,
 /// with the directory changed to one on that disk.
 ///
 /// # Errors
 /// The disk cannot be created or removed; errors of `run`.
-pub fn run(order: &Order, run: impl FnOnce(&Order) -> Result<CellResult>) -> Result<CellResult> {
-    let Some(kind) = order.disk else { return run(order) };
-    let size = Bytes(order.space_bytes()?);
-    let options = Options::of(&order.storage_class()?, size, kind)?;
-    let disk = VirtualDisk::create(order.dir.parent().unwrap_or(Path::new(".")), &options)?;
+pub fn run(
+    spec: &CellSpec,
+    run: impl FnOnce(&CellSpec) -> Result<CellResult>,
+) -> Result<CellResult> {
+    let Some(kind) = spec.disk else { return run(spec) };
+    let size = Bytes(spec.space_bytes()?);
+    let options = Options::of(&spec.storage_class()?, size, kind)?;
+    let disk = VirtualDisk::create(spec.dir.parent().unwrap_or(Path::new(".")), &options)?;
     let dir = disk.path().join("cell");
     fs::create_dir(&dir)?;
-    let mut result = run(&Order { dir, ..order.clone() })?;
+    let mut result = run(&CellSpec { dir, ..spec.clone() })?;
     if kind == Kind::Process {
         result.metrics.insert("disk_cpu_s".to_owned(), disk.cpu_s());
     }
@@ -160,7 +163,7 @@ fn conditions(request: &Request) -> String {
 pub fn calibrated(
     request: &Request,
     database: &Database,
-    mut run: impl FnMut(&Order) -> Result<CellResult>,
+    mut run: impl FnMut(&CellSpec) -> Result<CellResult>,
 ) -> Result<Option<Calibration>> {
     let class = class::find(&request.class)?;
     let Some(ratio) = class.calibrate_ratio else { return Ok(None) };
@@ -181,8 +184,8 @@ pub fn calibrated(
     }
     let base = Limits { io: base_of(&class, request.disk), ..Limits::default() };
     let mut probe = |limits: Limits| {
-        let order = probe_of(request, size, limits.io);
-        let rate = add_links(&run(&order)?)?;
+        let spec = probe_of(request, size, limits.io);
+        let rate = add_links(&run(&spec)?)?;
         let what =
             if limits.io.is_none() { "without limits".to_owned() } else { limits.io.to_string() };
         eprintln!("calibration of {}: {rate:.1} ADD_LINK per second, {what}", class.name);
@@ -200,9 +203,9 @@ pub fn calibrated(
     Ok(Some(found))
 }
 
-/// The order for a short run of LinkBench on plain InnoDB; without limits, on the host's disk as it
+/// The cell of a short run of LinkBench on plain InnoDB; without limits, on the host's disk as it
 /// is.
-fn probe_of(request: &Request, size: Size, limits: IoLimits) -> Order {
+fn probe_of(request: &Request, size: Size, limits: IoLimits) -> CellSpec {
     let seconds = match size {
         Size::Tiny => "2",
         Size::Quick => "5",
@@ -210,7 +213,7 @@ fn probe_of(request: &Request, size: Size, limits: IoLimits) -> Order {
     };
     let changes = [("seconds", seconds), ("warm_up", "0")];
     let is_free = limits.is_none();
-    Order {
+    CellSpec {
         workload: "linkbench".to_owned(),
         changes: changes.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
         face: Face::Sql,
@@ -299,14 +302,14 @@ mod tests {
             let scratch = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
             let request = request(scratch.path(), "cloud", Some(kind));
             let limits = class::find("cloud").expect("a class").io();
-            let order = probe_of(&request, Size::Tiny, limits);
+            let spec = probe_of(&request, Size::Tiny, limits);
             if let Err(failure) = check(&request) {
                 eprintln!("not tested: {failure}");
                 continue;
             }
-            let result = run(&order, |order| {
-                fs::write(order.dir.join("file"), [1; 100_000])?;
-                let volume = Volume::of(&order.dir)?;
+            let result = run(&spec, |spec| {
+                fs::write(spec.dir.join("file"), [1; 100_000])?;
+                let volume = Volume::of(&spec.dir)?;
                 assert_eq!(volume.file_system, "ext4");
                 assert!(volume.disk()?.name.starts_with("loop"));
                 Ok(CellResult::default())
@@ -334,10 +337,10 @@ mod tests {
         let runs = Cell::new(0);
         let search = |request: &Request, database: &Database| {
             runs.set(0);
-            let found = calibrated(request, database, |order| {
+            let found = calibrated(request, database, |spec| {
                 runs.set(runs.get() + 1);
-                assert_eq!(order.limits.is_none(), order.disk.is_none(), "free on the host");
-                Ok(a_result(order.limits))
+                assert_eq!(spec.limits.is_none(), spec.disk.is_none(), "free on the host");
+                Ok(a_result(spec.limits))
             });
             found.expect("limits").expect("the class has them")
         };

@@ -83,7 +83,9 @@ fn resolved(text: &str) -> Result<BTreeMap<String, Suite>> {
                 Some(_) => {
                     return Err(wrong(&format!("{name} includes {other}, which includes others")));
                 }
-                None => return Err(wrong(&format!("{name} includes {other}, which there is not"))),
+                None => {
+                    return Err(wrong(&format!("{name} includes {other}, which does not exist")));
+                }
             }
         }
         parts.append(&mut suite.run);

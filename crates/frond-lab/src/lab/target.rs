@@ -27,8 +27,8 @@ struct Setting {
     why: String,
 }
 
-/// Memory that an engine may take in addition to its cache in any case, unless its file says
-/// otherwise: log buffers, dictionaries, allocator overhead.
+/// Memory that any engine may use in addition to its cache, unless its file sets another value: log
+/// buffers, dictionaries, allocator overhead.
 const OVERHEAD_B: u64 = 128 << 20;
 
 type Settings = BTreeMap<String, Setting>;
@@ -149,9 +149,11 @@ impl SqlTarget {
     }
 
     fn resolve(name: &str, file: File, depth: u32) -> Result<Self> {
-        let lacks = |what: &str| Failure(format!("target {name}: its file does not say {what}"));
+        let lacks = |what: &str| Failure(format!("target {name}: its file lacks {what}"));
         if depth > 8 {
-            return Err(Failure(format!("target {name}: it is like itself")));
+            return Err(Failure(format!(
+                "target {name}: the chain of `like` is circular or too long"
+            )));
         }
         let base = match &file.like {
             None => None,

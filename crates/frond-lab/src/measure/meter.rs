@@ -230,8 +230,8 @@ impl Meter {
         self.is_stopped()
     }
 
-    /// Ends the step for its side clients.
-    pub fn stop_side_clients(&self) {
+    /// Ends the step.
+    pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 

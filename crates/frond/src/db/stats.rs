@@ -129,7 +129,7 @@ stats! {
     load_spilled_bytes,
     /// Memory that bulk loads use now.
     load_memory_bytes,
-    /// Memory of uncommitted writes, counting transactions from 256 KiB on.
+    /// Memory of uncommitted writes, counting transactions from 64 KiB on.
     uncommitted_bytes,
     /// Times that a node's buffer was pushed down to its children.
     node_pushes,

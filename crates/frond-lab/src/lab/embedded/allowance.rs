@@ -11,15 +11,15 @@ use crate::lab::results::{CellKey, CellResult};
 /// Metric with the peak of a step.
 pub const PEAK: &str = "rss_peak_b";
 
-/// Memory that a store may take in addition to the memory of the run in any case: log buffers,
-/// tables of open files, allocator overhead. The same as for SQL targets.
+/// Memory that any store may use in addition to the memory of the run: log buffers, tables of open
+/// files, allocator overhead. The same as for SQL targets.
 const OVERHEAD_B: u64 = 128 << 20;
 
 /// Peak memory of the null target's process, by workload and variant.
 #[derive(Debug, Default)]
-pub struct Allowances(BTreeMap<(String, String), u64>);
+pub struct NullTargetPeaks(BTreeMap<(String, String), u64>);
 
-impl Allowances {
+impl NullTargetPeaks {
     /// Records the peak of a step on the null target.
     pub fn note(&mut self, workload: &str, variant: &str, peak: u64) {
         let of = self.0.entry((workload.to_owned(), variant.to_owned())).or_default();
@@ -27,8 +27,8 @@ impl Allowances {
     }
 
     /// For a cell of the null target, records its peak. For other cells, verifies that their peak
-    /// is above that by no more than the memory of the run and what a store may take in addition: a
-    /// quarter of that memory, or `OVERHEAD_B` if that is more.
+    /// is above that by at most the memory of the run plus an overhead: a quarter of that memory,
+    /// or `OVERHEAD_B` if that is more.
     pub fn apply(&mut self, key: &CellKey, result: &mut CellResult) {
         let peaks = result.steps.iter().filter_map(|step| step.metrics.get(PEAK));
         let peak = peaks.copied().fold(0.0, f64::max) as u64;
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_store_with_more_memory_than_the_others_fails() {
-        let mut allowances = Allowances::default();
+        let mut peaks = NullTargetPeaks::default();
         let mut apply = |target: &str, workload: &str, memory: u64, peak: u64| {
             let key = CellKey {
                 workload: workload.to_owned(),
@@ -72,7 +72,7 @@ mod tests {
             let metrics = [(PEAK.to_owned(), (peak << 20) as f64)].into();
             let steps = vec![StepResult { metrics, ..StepResult::default() }];
             let mut result = CellResult { steps, memory_b: memory << 20, ..CellResult::default() };
-            allowances.apply(&key, &mut result);
+            peaks.apply(&key, &mut result);
             (result.state, result.verified.len())
         };
         assert_eq!(apply("frond", "ycsb", 16, 999), (State::Done, 0), "nothing is known yet");

@@ -261,7 +261,7 @@ impl<'t> Bench<'t> {
                 for client in clients {
                     outcome = outcome.and(client.join().unwrap_or_else(panicked));
                 }
-                meter.stop_side_clients();
+                meter.stop();
                 for client in others {
                     outcome = outcome.and(client.join().unwrap_or_else(panicked));
                 }

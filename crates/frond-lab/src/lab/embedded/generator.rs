@@ -15,9 +15,9 @@ const SHOWN: &str = "client_cpu_us_op";
 
 /// CPU of the clients in µs per operation, by workload, variant and step.
 #[derive(Debug, Default)]
-pub struct Generators(BTreeMap<(String, String, String), f64>);
+pub struct ClientCosts(BTreeMap<(String, String, String), f64>);
 
-impl Generators {
+impl ClientCosts {
     /// Records what a step cost on the null target.
     pub fn note(&mut self, workload: &str, variant: &str, step: &str, us: f64) {
         self.0.insert((workload.to_owned(), variant.to_owned(), step.to_owned()), us);
@@ -75,10 +75,10 @@ mod tests {
             target: target.to_owned(),
             repeat: 1,
         };
-        let mut generators = Generators::default();
+        let mut costs = ClientCosts::default();
         let mut apply = |target, workload, face, cpu| {
             let mut result = cell(cpu);
-            generators.apply(&key(target, workload, face), &mut result);
+            costs.apply(&key(target, workload, face), &mut result);
             result.steps.remove(0).metrics
         };
         assert_eq!(apply("null", "ycsb", "embedded", 1.5)[SHOWN], 1.5);

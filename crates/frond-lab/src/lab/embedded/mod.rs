@@ -14,15 +14,15 @@ mod syncs;
 pub mod testing;
 mod worker;
 
-pub use allowance::{Allowances, PEAK};
+pub use allowance::{NullTargetPeaks, PEAK};
 pub use bench::{Bench, Concurrent};
-pub use generator::{Generators, NULL, OF_CLIENTS};
+pub use generator::{ClientCosts, NULL, OF_CLIENTS};
 pub use rows::{Batch, Rows, missing};
 pub use worker::Worker;
 
+use super::cell_spec::CellSpec;
 use super::machine::Class;
 use super::machine::class::Confined;
-use super::order::Order;
 use super::params::{Param, Params};
 use super::results::{CellResult, State, StepResult};
 use super::size::Durability;
@@ -126,10 +126,10 @@ pub fn target(name: &str) -> Result<TargetName> {
     Ok(target)
 }
 
-/// The library that the order loads if its target is Frond of another commit.
-fn library_of(order: &Order) -> Option<library::Version> {
-    let library = order.plugin.clone()?;
-    let (_, commit) = version::split(&order.target)?;
+/// The library that the cell loads if its target is Frond of another commit.
+fn library_of(spec: &CellSpec) -> Option<library::Version> {
+    let library = spec.plugin.clone()?;
+    let (_, commit) = version::split(&spec.target)?;
     Some(library::Version {
         commit: commit.to_owned(),
         header: version::header_of(&library),
@@ -141,8 +141,8 @@ fn library_of(order: &Order) -> Option<library::Version> {
 ///
 /// # Errors
 /// The target is unknown.
-pub fn environment(order: &Order) -> Result<Vec<(&'static str, String)>> {
-    targets::environment(target(&order.target)?)
+pub fn environment(spec: &CellSpec) -> Result<Vec<(&'static str, String)>> {
+    targets::environment(target(&spec.target)?)
 }
 
 /// Memory of the target in bytes: the size of the data divided by the ratio.
@@ -166,35 +166,35 @@ fn class_of(durability: Durability) -> Result<targets::Durability> {
     }
 }
 
-/// Checks an order before it runs.
+/// Checks a cell before it runs.
 ///
 /// # Errors
 /// A parameter or the target is invalid, or embedded stores do not have the durability.
-pub fn check(order: &Order) -> Result<()> {
-    target(&order.target)?;
-    class_of(order.durability)?;
-    (find(&order.workload)?.make)(&order.params()?, order.seed).map(drop)
+pub fn check(spec: &CellSpec) -> Result<()> {
+    target(&spec.target)?;
+    class_of(spec.durability)?;
+    (find(&spec.workload)?.make)(&spec.params()?, spec.seed).map(drop)
 }
 
 /// Runs a cell.
 ///
 /// # Errors
 /// As for [`check`].
-pub fn run(order: &Order) -> Result<CellResult> {
-    run_as(order, true)
+pub fn run(spec: &CellSpec) -> Result<CellResult> {
+    run_as(spec, true)
 }
 
 /// Runs a cell. With `is_confined`, this process is put into a control group for it.
-fn run_as(order: &Order, is_confined: bool) -> Result<CellResult> {
-    std::fs::create_dir_all(&order.dir)?;
-    let mut workload = (find(&order.workload)?.make)(&order.params()?, order.seed)?;
-    let mut result = run_workload(workload.as_mut(), order, is_confined)?;
-    result.memory_b = order.memory()?;
-    if target(&order.target)? == TargetName::Frond && !measure::is_interrupted() {
-        match frond::check::store(&order.dir, frond::check::CheckMode::Full) {
+fn run_as(spec: &CellSpec, is_confined: bool) -> Result<CellResult> {
+    std::fs::create_dir_all(&spec.dir)?;
+    let mut workload = (find(&spec.workload)?.make)(&spec.params()?, spec.seed)?;
+    let mut result = run_workload(workload.as_mut(), spec, is_confined)?;
+    result.memory_b = spec.memory()?;
+    if target(&spec.target)? == TargetName::Frond && !measure::is_interrupted() {
+        match frond::check::store(&spec.dir, frond::check::CheckMode::Full) {
             Ok(report) => result.verify("frond check", report.is_clean(), report.to_string()),
             // This check may not know the format of another commit.
-            Err(error) if order.plugin.is_some() => {
+            Err(error) if spec.plugin.is_some() => {
                 let why = format!("not checked: {error}");
                 result.settings.insert("(frond check)".to_owned(), why);
             }
@@ -207,52 +207,52 @@ fn run_as(order: &Order, is_confined: bool) -> Result<CellResult> {
 /// Puts this process, which contains the store, into a control group that counts I/O, has the
 /// limits of the class, and bounds the memory of stores that rely on the page cache: those can only
 /// be bounded from outside.
-fn confine(order: &Order, class: &Class) -> Result<Confined> {
+fn confine(spec: &CellSpec, class: &Class) -> Result<Confined> {
     let rss = measure::Subject::Own.rss_bytes();
-    let memory = match target(&order.target)?.is_buffered() {
-        true => Some(order.memory()? + rss),
+    let memory = match target(&spec.target)?.is_buffered() {
+        true => Some(spec.memory()? + rss),
         false => None,
     };
-    class.confine(std::process::id(), &order.dir, order.disk, memory)
+    class.confine(std::process::id(), &spec.dir, spec.disk, memory)
 }
 
 /// Runs a workload on a store of its own. With `is_confined`, this process is put into a control
 /// group for it.
 fn run_workload(
     workload: &mut dyn Workload,
-    order: &Order,
+    spec: &CellSpec,
     is_confined: bool,
 ) -> Result<CellResult> {
-    let (name, memory, class) = (target(&order.target)?, order.memory()?, order.storage_class()?);
+    let (name, memory, class) = (target(&spec.target)?, spec.memory()?, spec.storage_class()?);
     workload.prepare()?;
     let confined = match is_confined {
-        true => confine(order, &class)?,
+        true => confine(spec, &class)?,
         false => Confined::default(),
     };
     let mut tables = workload.tables();
     Table::number(&mut tables);
     let setup = Setup {
-        dir: order.dir.clone(),
+        dir: spec.dir.clone(),
         memory: Bytes(memory),
         write_buffer: match name {
             TargetName::RocksDb(share) => share.map(|share| share.of(Bytes(memory))),
             _ => None,
         },
-        durability: class_of(order.durability)?,
+        durability: class_of(spec.durability)?,
         tables: tables.clone(),
         unique: workload.is_unique(),
         transactions: workload.has_transactions(),
     };
-    let store = targets::open(name, library_of(order).as_ref(), &setup)?;
-    let seconds = Some(order.params()?.number("time_limit")?).filter(|seconds| *seconds > 0);
-    let dir = order.dir.clone();
-    let mut bench = Bench::new(store.as_ref(), &tables, &confined, dir, seconds, order.with_rest);
+    let store = targets::open(name, library_of(spec).as_ref(), &setup)?;
+    let seconds = Some(spec.params()?.number("time_limit")?).filter(|seconds| *seconds > 0);
+    let dir = spec.dir.clone();
+    let mut bench = Bench::new(store.as_ref(), &tables, &confined, dir, seconds, spec.with_rest);
     let outcome = workload.run(&mut bench);
     let (size_name, is_compacted) = (bench.size_name(), bench.is_compacted);
     let mut result = bench.into_result();
     result.version = store.version();
     result.settings.extend(store.settings());
-    result.settings.extend(confined.settings(&class, order.disk));
+    result.settings.extend(confined.settings(&class, spec.disk));
     let keeps_rows = store.keeps_rows();
     let closed = store.close();
     let live = match outcome.and_then(|live| closed.map(|()| live)) {
@@ -264,7 +264,7 @@ fn run_workload(
         }
     };
     if keeps_rows && !measure::is_interrupted() {
-        let space = measure::Space::whole(&order.dir);
+        let space = measure::Space::whole(&spec.dir);
         measured::size(&mut result.metrics, size_name, &space, live);
         // If a cell ends with a load, the size after the load is that of the closed store, too.
         let is_load = |step: &&mut StepResult| is_compacted || step.metrics.contains_key(size_name);
@@ -274,7 +274,7 @@ fn run_workload(
     }
     if keeps_rows
         && !measure::is_interrupted()
-        && let Err(failure) = syncs::verify(order, &confined, &mut result)
+        && let Err(failure) = syncs::verify(spec, &confined, &mut result)
     {
         (result.state, result.failure) = (State::Failed, Some(failure.0));
     }
@@ -283,10 +283,10 @@ fn run_workload(
 
 #[cfg(test)]
 mod tests {
-    use super::testing::order;
+    use super::testing::spec;
     use super::*;
+    use crate::lab::cell_spec::MEMORY_MIN;
     use crate::lab::metric;
-    use crate::lab::order::MEMORY_MIN;
     use crate::lab::size::Size;
 
     #[test]
@@ -294,17 +294,17 @@ mod tests {
         for entry in ALL {
             assert!(metric::find(entry.headline.1).is_some(), "{}", entry.name);
             for size in [Size::Tiny, Size::Quick, Size::Standard, Size::Published] {
-                let order = order(entry.name, "null", size, "d".as_ref());
-                check(&order).unwrap_or_else(|failure| panic!("{}: {failure}", entry.name));
-                assert!(order.memory().is_ok_and(|memory| memory >= MEMORY_MIN), "{}", entry.name);
+                let spec = spec(entry.name, "null", size, "d".as_ref());
+                check(&spec).unwrap_or_else(|failure| panic!("{}: {failure}", entry.name));
+                assert!(spec.memory().is_ok_and(|memory| memory >= MEMORY_MIN), "{}", entry.name);
             }
         }
-        assert!(check(&order("iibench", "rockdb", Size::Tiny, "d".as_ref())).is_err());
+        assert!(check(&spec("iibench", "rockdb", Size::Tiny, "d".as_ref())).is_err());
         assert_eq!(target("rocksdb-m3").is_ok(), target("rocksdb").is_ok(), "a write buffer");
         assert!(target("rocksdb-m").is_err() && target("rocksdb-3 parsecs").is_err());
-        let unsafe_one = order("ycsb", "frond", Size::Tiny, "d".as_ref());
+        let unsafe_one = spec("ycsb", "frond", Size::Tiny, "d".as_ref());
         let durability = Durability::HistUnsafe;
-        assert!(check(&Order { durability, ..unsafe_one }).is_err());
+        assert!(check(&CellSpec { durability, ..unsafe_one }).is_err());
     }
 
     #[test]
@@ -318,9 +318,9 @@ mod tests {
             ("rate", "70%"),
         ];
         let mut workload = testing::make("ycsb", &changes);
-        let order = order("ycsb", "frond", Size::Tiny, dir.path());
-        let order = Order { with_rest: true, ..order };
-        let result = run_workload(workload.as_mut(), &order, false).expect("it runs");
+        let spec = spec("ycsb", "frond", Size::Tiny, dir.path());
+        let spec = CellSpec { with_rest: true, ..spec };
+        let result = run_workload(workload.as_mut(), &spec, false).expect("it runs");
         assert_eq!((result.state, &result.failure), (State::Done, &None));
         let metrics = |name: &str| &testing::step_of(&result, name).metrics;
         let load = metrics("load");
@@ -353,12 +353,12 @@ mod tests {
         for (name, changes) in [("ycsb", &ycsb[..]), ("tpcc", &[]), ("linkbench", &[])] {
             let changes: Vec<_> =
                 changes.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-            let order = Order {
+            let spec = CellSpec {
                 changes,
                 plugin: Some(library.clone()),
-                ..order(name, "frond@1a2b3c4", Size::Tiny, &tree.path().join(name))
+                ..spec(name, "frond@1a2b3c4", Size::Tiny, &tree.path().join(name))
             };
-            let result = run_as(&order, false).expect("it runs");
+            let result = run_as(&spec, false).expect("it runs");
             assert_eq!((result.state, &result.failure), (State::Done, &None), "{name}");
             assert!(result.version.ends_with("of commit 1a2b3c4"), "{name}: {}", result.version);
             assert!(result.verified.iter().any(|found| found.name == "frond check"), "{name}");
@@ -372,9 +372,9 @@ mod tests {
     #[test]
     fn a_cell_has_the_metrics_and_the_verification_of_the_bench() {
         let dir = tempfile::tempdir().expect("a directory");
-        let order = order("iibench", "frond", Size::Tiny, &dir.path().join("s"));
-        let order = Order { with_rest: true, ..order };
-        let result = run_as(&order, false).expect("it runs");
+        let spec = spec("iibench", "frond", Size::Tiny, &dir.path().join("s"));
+        let spec = CellSpec { with_rest: true, ..spec };
+        let result = run_as(&spec, false).expect("it runs");
         assert_eq!((result.state, &result.failure), (State::Done, &None));
         let names: Vec<&str> = result.verified.iter().map(|found| found.name.as_str()).collect();
         assert_eq!(names[..2], ["purchases_index by PRIMARY", "rows of purchases_index"]);

@@ -5,8 +5,8 @@
 use super::bench::SYNCS;
 use super::rows::Rows;
 use super::{class_of, library_of, target};
+use crate::lab::cell_spec::CellSpec;
 use crate::lab::machine::class::Confined;
-use crate::lab::order::Order;
 use crate::lab::results::CellResult;
 use crate::lab::size::Durability;
 use crate::lab::syncs::{self, Counts};
@@ -27,37 +27,37 @@ fn table() -> Table {
     }
 }
 
-/// Verifies with every available counter that each of some commits is synced, if the order has
+/// Verifies with every available counter that each of some commits is synced, if the cell has
 /// durability `safe`.
 ///
 /// # Errors
 /// Errors of the store.
-pub fn verify(order: &Order, confined: &Confined, result: &mut CellResult) -> Result<()> {
-    match order.durability {
-        Durability::Safe => probe(order, class_of(order.durability)?, confined, result),
+pub fn verify(spec: &CellSpec, confined: &Confined, result: &mut CellResult) -> Result<()> {
+    match spec.durability {
+        Durability::Safe => probe(spec, class_of(spec.durability)?, confined, result),
         _ => Ok(()),
     }
 }
 
 fn probe(
-    order: &Order,
+    spec: &CellSpec,
     durability: targets::Durability,
     confined: &Confined,
     result: &mut CellResult,
 ) -> Result<()> {
-    let (dir, mut tables) = (order.dir.join(DIR), vec![table()]);
+    let (dir, mut tables) = (spec.dir.join(DIR), vec![table()]);
     std::fs::create_dir_all(&dir)?;
     Table::number(&mut tables);
     let setup = Setup {
         dir: dir.clone(),
-        memory: Bytes(order.memory()?),
+        memory: Bytes(spec.memory()?),
         write_buffer: None,
         durability,
         tables: tables.clone(),
         unique: false,
         transactions: true,
     };
-    let store = targets::open(target(&order.target)?, library_of(order).as_ref(), &setup)?;
+    let store = targets::open(target(&spec.target)?, library_of(spec).as_ref(), &setup)?;
     let of_engine = || {
         let counters = store.counters();
         let of = |name: &&str| counters.iter().find(|(found, _)| found == name);
@@ -86,16 +86,16 @@ fn commit(connection: &mut dyn Connection, rows: &mut Rows<'_>, id: u64) -> targ
 #[cfg(test)]
 mod tests {
     use super::super::TARGETS;
-    use super::super::testing::order;
+    use super::super::testing::spec;
     use super::*;
     use crate::lab::results::State;
     use crate::lab::size::Size;
 
     fn probed(store: &str, durability: targets::Durability) -> CellResult {
         let dir = tempfile::tempdir().expect("a directory");
-        let order = order("ycsb", store, Size::Tiny, dir.path());
+        let spec = spec("ycsb", store, Size::Tiny, dir.path());
         let mut result = CellResult::default();
-        let done = probe(&order, durability, &Confined::default(), &mut result);
+        let done = probe(&spec, durability, &Confined::default(), &mut result);
         done.unwrap_or_else(|failure| panic!("{store}: {failure}"));
         assert_eq!(std::fs::read_dir(dir.path()).expect("it is there").count(), 0, "{store}");
         result

@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use super::{TARGETS, Workload, find, run_workload, target};
+use crate::lab::cell_spec::CellSpec;
 use crate::lab::metric;
-use crate::lab::order::Order;
 use crate::lab::params::Params;
 use crate::lab::results::{CellResult, State, StepResult};
 use crate::lab::size::{Durability, Face, Size};
 
-/// An order with default parameters.
-pub fn order(workload: &str, target: &str, size: Size, dir: &Path) -> Order {
-    Order {
+/// A cell with default parameters.
+pub fn spec(workload: &str, target: &str, size: Size, dir: &Path) -> CellSpec {
+    CellSpec {
         workload: workload.to_owned(),
         changes: Vec::new(),
         face: Face::Embedded,
@@ -47,8 +47,8 @@ pub fn on_all(name: &str, changes: &[(&str, &str)], visit: impl Fn(&str, &CellRe
             continue; // its library is missing here
         }
         let dir = tempfile::tempdir().expect("a directory");
-        let order = order(name, store, Size::Tiny, dir.path());
-        let result = run_workload(make(name, changes).as_mut(), &order, false);
+        let spec = spec(name, store, Size::Tiny, dir.path());
+        let result = run_workload(make(name, changes).as_mut(), &spec, false);
         let result = result.unwrap_or_else(|failure| panic!("{name} on {store}: {failure}"));
         assert_eq!(result.state, State::Done, "{name} on {store}: {:?}", result.failure);
         for step in &result.steps {

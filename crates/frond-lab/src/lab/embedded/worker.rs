@@ -93,7 +93,7 @@ impl<'m> Worker<'m> {
 
     /// Ends the step.
     pub fn stop(&self) {
-        self.meter.stop_side_clients();
+        self.meter.stop();
     }
 
     /// Adds to the bytes of rows that requests have changed.

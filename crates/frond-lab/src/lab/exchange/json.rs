@@ -186,14 +186,15 @@ fn objects<'a>(of: &'a Object, name: &str) -> std::result::Result<Vec<&'a Object
     let list = of.get(name).and_then(Value::as_array);
     let list = list.ok_or_else(|| Refused::Text(format!("there is no list `{name}`")))?;
     let objects: Option<Vec<&Object>> = list.iter().map(Value::as_object).collect();
-    objects.ok_or_else(|| Refused::Text(format!("`{name}` has something that is no object")))
+    objects
+        .ok_or_else(|| Refused::Text(format!("`{name}` contains something that is not an object")))
 }
 
 fn take(transaction: &Transaction<'_>, text: &str) -> std::result::Result<Taken, Refused> {
     let file: Value =
         serde_json::from_str(text).map_err(|error| Refused::Text(error.to_string()))?;
     let file = file.as_object().filter(|file| file.get("format") == Some(&json!(FORMAT)));
-    let file = file.ok_or_else(|| Refused::Text("this is no export of the lab".to_owned()))?;
+    let file = file.ok_or_else(|| Refused::Text("this is not an export of the lab".to_owned()))?;
     match file.get("version").and_then(Value::as_u64) {
         Some(VERSION) => {}
         other => {

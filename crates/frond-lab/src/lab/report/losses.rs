@@ -303,7 +303,10 @@ mod tests {
             ("load", "cpu_us_op_rested", 8.0, 1.0),
         ];
         let found = losses("iibench", "standard", &values)?;
-        assert_eq!(said(&found.ratios), ["8.00× CPU per operation, rest included, load"]);
+        assert_eq!(
+            said(&found.ratios),
+            ["8.00× CPU per operation, background work included, load"]
+        );
         assert!(losses("iibench", "tiny", &values)?.ratios.is_empty());
         Ok(())
     }

@@ -198,7 +198,10 @@ impl Database {
                 let uids: Vec<&str> = runs.iter().map(|run| run.uid.as_str()).collect();
                 Err(unknown("run", name, &uids))
             }
-            _ => Err(Failure(format!("{} runs begin with `{name}`: say more of it", found.len()))),
+            _ => Err(Failure(format!(
+                "{} runs begin with `{name}`: use a longer prefix",
+                found.len()
+            ))),
         }
     }
 

@@ -394,7 +394,7 @@ impl Bench {
                 for client in clients {
                     outcome = outcome.and(client.join().unwrap_or_else(panicked));
                 }
-                meter.stop_side_clients();
+                meter.stop();
                 for client in others {
                     outcome = outcome.and(client.join().unwrap_or_else(panicked));
                 }

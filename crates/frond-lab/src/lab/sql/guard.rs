@@ -21,11 +21,11 @@ use super::session::{Session, SqlResult, number_of};
 use crate::measure;
 
 /// Interval between checks.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Milliseconds that a statement must have run before it may be ended.
 const LONG_MS: u32 = 500;
 /// Minimum delay after the time limit, so that a statement which is nearly done may end by itself.
-const PATIENCE: Duration = Duration::from_secs(5);
+const GRACE_MIN: Duration = Duration::from_secs(5);
 
 /// A time limit, and the connections that it applies to.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl Guard {
         let theirs = Arc::clone(&shared);
         let watch = move || {
             while !theirs.is_over.load(Ordering::Relaxed) {
-                std::thread::park_timeout(LOOK);
+                std::thread::park_timeout(CHECK_INTERVAL);
                 // Errors do not matter: a server that is gone has no statements to end.
                 let _ = end_long(&mut session, &theirs.to_be_ended());
             }
@@ -75,8 +75,8 @@ impl Guard {
     /// Ends statements of these connections some time after the deadline, until `unlimit` is
     /// called: after a quarter of the time from `begin` to the deadline, but at least 5 s.
     pub fn limit(&self, begin: Instant, deadline: Instant, connections: Vec<u32>) {
-        let patience = PATIENCE.max(deadline.saturating_duration_since(begin) / 4);
-        *lock(&self.shared.limit) = Some(Limit { at: deadline + patience, connections });
+        let grace = GRACE_MIN.max(deadline.saturating_duration_since(begin) / 4);
+        *lock(&self.shared.limit) = Some(Limit { at: deadline + grace, connections });
     }
 
     /// Lifts the time limit.

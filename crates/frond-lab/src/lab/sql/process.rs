@@ -19,7 +19,7 @@ use crate::measure::Owner;
 use crate::targets::{Failure, Result};
 
 /// Maximum time to start, and to stop.
-const PATIENCE: Duration = Duration::from_secs(300);
+const START_STOP_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Interval between two checks of whether a server has started or ended.
 const POLL: Duration = Duration::from_millis(10);
@@ -204,7 +204,7 @@ impl Server {
                 let errors = errors_in(&self.log);
                 return Err(Failure(format!("{SERVER} ended with {status}; see {log}{errors}")));
             }
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > START_STOP_TIMEOUT {
                 return Err(Failure(format!("{SERVER} does not start; see {log}")));
             }
             std::thread::sleep(POLL);
@@ -259,7 +259,7 @@ impl Server {
 
     fn wait(&mut self) -> Result<Option<ExitStatus>> {
         let begin = Instant::now();
-        while begin.elapsed() < PATIENCE {
+        while begin.elapsed() < START_STOP_TIMEOUT {
             if let Some(status) = self.process.try_wait()? {
                 return Ok(Some(status));
             }

@@ -32,10 +32,28 @@ pub fn rest(
     longest: Duration,
 ) -> Result<Rested> {
     let (begin, before) = (Instant::now(), subject.usage());
-    let usual = usual_values(admin, &target.settle_variables)?;
-    for (name, value) in &target.settle_variables {
-        admin.run(&format!("SET GLOBAL {name} = {value}"))?;
-    }
+    let mut usual = usual_values(admin, &target.settle_variables)?;
+    usual.reverse();
+    let waited = set_global(admin, &target.settle_variables)
+        .and_then(|()| wait_until_idle(admin, target, subject, space, begin + longest));
+    // The server may be one that the lab did not start, so it gets its own values back even after
+    // an error, which is the one to report.
+    let restored = set_global(admin, &usual);
+    let seconds = begin.elapsed().as_secs_f64() - f64::from(waited?);
+    restored?;
+    Ok(Rested { paid: subject.usage().since(&before), seconds })
+}
+
+/// Waits until the server is idle, or until `end`; returns how many of the seconds waited only
+/// confirmed that it was idle.
+fn wait_until_idle(
+    admin: &mut Session,
+    target: &SqlTarget,
+    subject: Subject,
+    space: Option<&Space>,
+    end: Instant,
+) -> Result<u32> {
+    let begin = Instant::now();
     let now = || (subject.usage().write_bytes, space.map_or(0, Space::bytes));
     let (mut last, mut waited) = (now(), 0);
     // Two rounds: background work after the first request reserves disk space again (Frond). The
@@ -45,7 +63,7 @@ pub fn rest(
             admin.run(statement)?;
         }
         let mut still = 0;
-        while begin.elapsed() < longest && still < seconds_wanted && !measure::is_interrupted() {
+        while Instant::now() < end && still < seconds_wanted && !measure::is_interrupted() {
             println!("progress rest 0 {} 0", begin.elapsed().as_secs());
             std::thread::sleep(Duration::from_secs(1));
             let seen = std::mem::replace(&mut last, now());
@@ -57,11 +75,18 @@ pub fn rest(
             break;
         }
     }
-    for (name, value) in usual.iter().rev() {
-        admin.run(&format!("SET GLOBAL {name} = {value}"))?;
-    }
-    let seconds = begin.elapsed().as_secs_f64() - f64::from(waited);
-    Ok(Rested { paid: subject.usage().since(&before), seconds })
+    Ok(waited)
+}
+
+/// Sets global variables: all that can be set, even if one fails.
+///
+/// # Errors
+/// The first error of the server.
+fn set_global(session: &mut Session, values: &[(String, String)]) -> Result<()> {
+    let set = |(name, value): &(String, String)| {
+        Ok(session.run(&format!("SET GLOBAL {name} = {value}")).map(drop)?)
+    };
+    values.iter().map(set).fold(Ok(()), Result::and)
 }
 
 /// Reads the current values of global variables.

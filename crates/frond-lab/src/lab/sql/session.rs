@@ -8,6 +8,7 @@ use std::path::Path;
 use mysql::prelude::Queryable;
 use mysql::{Conn, LocalInfileHandler, Opts, OptsBuilder, Params};
 
+use crate::lab::cell_spec::without_passwords;
 use crate::targets::Failure;
 
 pub use mysql::{Row, Statement, Value};
@@ -90,8 +91,9 @@ impl Session {
     /// # Errors
     /// The URL is invalid; errors of the server.
     pub fn connect_url(url: &str) -> SqlResult<Self> {
-        let options = Opts::from_url(url)
-            .map_err(|error| SqlError::Other(Failure(format!("{url}: {error}"))))?;
+        let options = Opts::from_url(url).map_err(|error| {
+            SqlError::Other(Failure(format!("{}: {error}", without_passwords(url))))
+        })?;
         let options = OptsBuilder::from_opts(options).stmt_cache_size(Some(0));
         Ok(Self { connection: Conn::new(options)? })
     }

@@ -96,7 +96,7 @@ impl<'m> Worker<'m> {
 
     /// Ends the step.
     pub fn stop(&self) {
-        self.meter.stop_side_clients();
+        self.meter.stop();
     }
 
     /// Sends a statement with its rows as one request; returns the number of rows inserted. The

@@ -40,7 +40,7 @@ pub fn watch(meter: &Meter, longest_s: f64, over: &AtomicBool) {
         before = now;
         due += interval;
         if is_steady(&rates) {
-            meter.stop_side_clients();
+            meter.stop();
         }
     }
 }

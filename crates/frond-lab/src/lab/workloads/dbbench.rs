@@ -258,7 +258,7 @@ impl DbBench {
             return Ok(made);
         }
         Err(Failure(
-            "dbbench: each test once, rows and rows_per_commit from 1, threads from 1 to 512, seconds above 0"
+            "dbbench: allowed are each test once, rows and rows_per_commit from 1, threads from 1 to 512, seconds above 0"
                 .to_owned(),
         ))
     }

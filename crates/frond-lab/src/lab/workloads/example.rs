@@ -28,7 +28,7 @@ struct Example {
 impl Example {
     fn new(params: &Params, seed: u64) -> Result<Self> {
         match params.number("rows")? {
-            0 => Err(Failure("example: rows from 1".to_owned())),
+            0 => Err(Failure("example: rows must be at least 1".to_owned())),
             rows => Ok(Self { rows, seed }),
         }
     }

@@ -34,7 +34,7 @@ impl Index {
     fn new(params: &Params, seed: u64) -> Result<Self> {
         let (rows, rate) = (params.number("rows")?, params.real("rate")?);
         if !(1..=i32::MAX as u64).contains(&rows) || rate <= 0.0 {
-            return Err(Failure("index: rows and rate from 1".to_owned()));
+            return Err(Failure("index: rows and rate must be at least 1".to_owned()));
         }
         Ok(Self { rows, rate, seed })
     }

@@ -34,7 +34,7 @@ pub const EMBEDDED: Entry = Entry {
     make: |params, seed| {
         let rows = params.number("rows")?;
         if rows == 0 {
-            return Err(Failure("load: rows from 1".to_owned()));
+            return Err(Failure("load: rows must be at least 1".to_owned()));
         }
         Ok(match params.word("set", &SETS)? {
             "iibench" => made(seed, rows, move || Ok(Some(Purchases::new(seed, false)))),

@@ -53,7 +53,7 @@ impl Queue {
         if turns > 0 && (1..=1_000_000).contains(&length) {
             return Ok(Self { turns, length, seed });
         }
-        Err(Failure("queue: rows from 1, length from 1 to 1000000".to_owned()))
+        Err(Failure("queue: allowed are rows from 1, length from 1 to 1000000".to_owned()))
     }
 
     fn row(&self, number: u64, value: &mut [u8; VALUE_BYTES]) -> [u8; 8] {

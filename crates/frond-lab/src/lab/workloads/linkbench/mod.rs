@@ -123,7 +123,7 @@ impl LinkBench {
             return Ok(made);
         }
         Err(Failure(
-            "linkbench: ids from 2000, loaders and requesters from 1 to 512, partitions to 1024, seconds from 1"
+            "linkbench: allowed are ids from 2000, loaders and requesters from 1 to 512, partitions to 1024, seconds from 1"
                 .to_owned(),
         ))
     }

@@ -108,7 +108,7 @@ pub fn check(rows: u64, tables: u64, threads: &[u64]) -> Result<()> {
     match is_right {
         true => Ok(()),
         false => Err(Failure(
-            "sysbench: rows from 1 to 2147483647, tables from 1 to 1000, threads from 1 to 512"
+            "sysbench: allowed are rows from 1 to 2147483647, tables from 1 to 1000, threads from 1 to 512"
                 .to_owned(),
         )),
     }

@@ -111,7 +111,7 @@ impl Tpcc {
             return Ok(made);
         }
         Err(Failure(
-            "tpcc: warehouses from 1, items from 100 to 100000, customers from 10 to 3000, clients and loaders from 1 to \
+            "tpcc: allowed are warehouses from 1, items from 100 to 100000, customers from 10 to 3000, clients and loaders from 1 to \
              512, seconds from 1"
                 .to_owned(),
         ))

@@ -130,7 +130,7 @@ impl Txn {
             && held > 0.0;
         if !is_right {
             return Err(Failure(
-                "txn: clients from 1 to 512 and not more than rows, a phase, seconds and held above 0"
+                "txn: allowed are clients from 1 to 512 and not more than rows, a phase, seconds and held above 0"
                     .to_owned(),
             ));
         }

@@ -99,7 +99,7 @@ const QUERY_CLIENTS: u64 = 2;
 pub const ROW_BYTES: u64 = 180;
 pub const INNODB_ROW_BYTES: u64 = <WebLog as Source>::INNODB_ROW_BYTES;
 /// Interval at which the size is checked while waiting for space to be freed.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 struct Weblog {
     seed: u64,
@@ -198,7 +198,7 @@ impl Weblog {
             return Ok(made);
         }
         Err(Failure(
-            "weblog: rows from 1000, poll from 0 to 1, writers from 1 to 512, rows of commits, rates and seconds above 0"
+            "weblog: allowed are rows from 1000, poll from 0 to 1, writers from 1 to 512, rows of commits, rates and seconds above 0"
                 .to_owned(),
         ))
     }
@@ -371,11 +371,11 @@ impl Weblog {
         let wait = duration(self.back_seconds);
         while go_on() && begin.elapsed() < wait && gone.bytes_back_s.is_none() {
             gone.bytes_back_s = (size() <= goal).then(elapsed);
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         let least = duration(self.retention_seconds);
         while go_on() && begin.elapsed() < least {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         gone
     }

@@ -124,7 +124,7 @@ impl Ycsb {
             return Ok(made);
         }
         Err(Failure(
-            "ycsb: records from 10, threads from 1 to 512, mixes of A to F, value_ratio above 0 and up to 1, seconds and \
+            "ycsb: allowed are records from 10, threads from 1 to 512, mixes of A to F, value_ratio above 0 and up to 1, seconds and \
              rows_per_commit from 1"
                 .to_owned(),
         ))

@@ -1,5 +1,5 @@
-//! The order for a cell, which the run sends to the cell's process: what to run, and under which
-//! conditions.
+//! The specification of a cell: what to run, and under which conditions. The run sends it to the
+//! cell's process.
 
 use std::path::PathBuf;
 
@@ -14,9 +14,9 @@ use super::target::SqlTarget;
 use super::{embedded, version, workloads};
 use crate::targets::Result;
 
-/// Input of the process of a cell: what to run, and under which conditions.
+/// What a cell runs, and under which conditions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Order {
+pub struct CellSpec {
     /// Workload.
     pub workload: String,
     /// Parameter changes (`--set`), as name and value.
@@ -54,6 +54,31 @@ pub struct Order {
 /// Prefix of targets that are servers the lab did not start.
 pub const URL: &str = "mysql://";
 
+/// Text with targets in it, as it is stored and shown: the URLs lose their passwords.
+pub fn without_passwords(text: &str) -> String {
+    let mut parts = text.split(URL);
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(['/', ',', ' ']).unwrap_or(part.len());
+        let (authority, rest) = part.split_at(end);
+        // A password that contains such a character makes the URL invalid; it is removed, too.
+        let is_cut = !authority.contains('@')
+            && authority.split_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_err());
+        let (authority, rest) = if is_cut { (part, "") } else { (authority, rest) };
+        kept.push_str(URL);
+        match authority.rsplit_once('@') {
+            Some((user, host)) => {
+                kept.push_str(user.split(':').next().unwrap_or_default());
+                kept.push('@');
+                kept.push_str(host);
+            }
+            None => kept.push_str(authority),
+        }
+        kept.push_str(rest);
+    }
+    kept
+}
+
 /// Smallest memory of a target, which is also the minimum of `frond_cache_size`. Below it, a cell
 /// would measure nothing but fixed costs.
 pub const MEMORY_MIN: u64 = 16 << 20;
@@ -64,7 +89,7 @@ const SPACE_EXTRA_B: u64 = 3 << 30;
 /// Less is added at size tiny, whose cells write for seconds only; InnoDB's log takes 1 GiB.
 const SPACE_EXTRA_TINY_B: u64 = 3 << 29;
 
-impl Order {
+impl CellSpec {
     /// The workload's parameters.
     ///
     /// # Errors
@@ -175,12 +200,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn passwords_are_not_stored() {
+        for (given, kept) in [
+            ("mysql://root:secret@db:3306/x", "mysql://root@db:3306/x"),
+            ("--targets=mysql://root:s@db/", "--targets=mysql://root@db/"),
+            (
+                "lab run x --targets frond@ab,mysql://a:s@b@h/l,mysql://c:s@i,frond@cd --seed 1",
+                "lab run x --targets frond@ab,mysql://a@h/l,mysql://c@i,frond@cd --seed 1",
+            ),
+            ("mysql://a:sec/r,et@h/l", "mysql://a@h/l"),
+            ("mysql://db:3306/,frond@ab", "mysql://db:3306/,frond@ab"),
+            ("innodb", "innodb"),
+        ] {
+            assert_eq!(without_passwords(given), kept);
+        }
+    }
+
+    #[test]
     fn data_exceeds_memory_by_the_published_factor() {
         let of_sql = workloads::ALL.iter().map(|entry| (entry.name, Face::Sql));
         let embedded = embedded::ALL.iter().map(|entry| (entry.name, Face::Embedded));
         for (name, face) in of_sql.chain(embedded) {
             for size in [Size::Quick, Size::Standard, Size::Published] {
-                let order = Order {
+                let spec = CellSpec {
                     limits: None,
                     disk: None,
                     workload: name.to_owned(),
@@ -197,8 +239,8 @@ mod tests {
                     with_crash: false,
                     plugin: None,
                 };
-                let wanted = order.params().and_then(|params| params.real("ratio"));
-                let (wanted, found) = (wanted.expect("a ratio"), order.effective_ratio());
+                let wanted = spec.params().and_then(|params| params.real("ratio"));
+                let (wanted, found) = (wanted.expect("a ratio"), spec.effective_ratio());
                 let found = found.expect("a ratio");
                 // Data that fit in memory still fit if there is more of it.
                 let is_right = (found / wanted - 1.0).abs() < 0.02 || wanted < 1.0;
