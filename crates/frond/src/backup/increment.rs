@@ -113,8 +113,11 @@ impl<'a> IncrementWriter<'a> {
             let unfinished = unfinished.clone();
             move |error| Error::io(unfinished, action, 0, error)
         };
-        let file = store::open_unfinished(env, &unfinished)?;
-        if !file.try_lock(LockKind::Exclusive).map_err(failed("lock"))? {
+        let file = store::open_unfinished(env, &unfinished, false)?;
+        // Its previous owner may have renamed or removed it before it released the lock.
+        if !(file.try_lock(LockKind::Exclusive).map_err(failed("lock"))?
+            && file.is_at(&unfinished).map_err(failed("look up"))?)
+        {
             let owner = "another backup to the same target".into();
             return Err(Error::Locked { dir: unfinished, owner });
         }
@@ -163,10 +166,11 @@ impl<'a> IncrementWriter<'a> {
         let failed = |action| move |error| Error::io(path, action, 0, error);
         file.file.sync_all().map_err(failed("sync"))?;
         refuse_existing(env, path)?;
-        file.file.unlock().map_err(failed("unlock"))?;
         env.vfs.rename(file.path(), path).map_err(failed("rename"))?;
         let dir = parent(path);
-        env.vfs.sync_dir(dir).map_err(|error| Error::io(dir, "sync", 0, error))
+        env.vfs.sync_dir(dir).map_err(|error| Error::io(dir, "sync", 0, error))?;
+        // Only now: a process that waits for the temporary name must not get this file.
+        file.file.unlock().map_err(failed("unlock"))
     }
 }
 

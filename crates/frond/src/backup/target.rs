@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     error::{Error, Result},
-    io::{Env, LockKind, OpenMode},
+    io::{Env, LockKind},
     page::{Link, StoreFile},
-    store::{STORE_FILE, Superblock, write_slots},
+    store::{STORE_FILE, Superblock, open_unfinished, write_slots},
     sync::Arc,
     wal,
 };
@@ -47,17 +47,16 @@ impl<'a> Target<'a> {
         refuse_existing(env, dir)?;
         let unfinished = with_suffix(dir, ".new");
         match env.vfs.create_dir(&unfinished) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                clear(env, &unfinished)?;
-            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             made => made.map_err(|error| Error::io(&unfinished, "create", 0, error))?,
         }
+        refuse_foreign(env, &unfinished)?;
         let path = unfinished.join(STORE_FILE);
-        let mode = OpenMode { write: true, create_new: true, direct: true };
-        let file = env.vfs.open(&path, mode).map_err(|e| Error::io(&path, "create", 0, e))?;
+        let file = open_unfinished(env, &path, true)?;
         let file = StoreFile::new(file, path, superblock.store);
         let target = Self { env, dir: dir.to_owned(), unfinished, file };
         target.lock()?;
+        target.clear().inspect_err(|_| target.discard())?;
         let sized = target.file.file.set_len(superblock.totals.file_bytes);
         sized.map_err(|e| target.failed("resize", e)).inspect_err(|_| target.discard())?;
         Ok(target)
@@ -77,16 +76,37 @@ impl<'a> Target<'a> {
         let sync = |dir: &Path| env.vfs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", 0, e));
         sync(unfinished)?;
         refuse_existing(env, dir)?;
-        file.file.unlock().map_err(|e| self.failed("unlock", e))?;
         env.vfs.rename(unfinished, dir).map_err(|e| Error::io(dir, "rename", 0, e))?;
-        sync(parent(dir))
+        sync(parent(dir))?;
+        // Only now: a process that waits for the temporary name must not get these files.
+        file.file.unlock().map_err(|e| self.failed("unlock", e))
     }
 
+    /// Takes the lock that all who make this directory take before they change it.
     fn lock(&self) -> Result<()> {
-        if self.file.file.try_lock(LockKind::Exclusive).map_err(|e| self.failed("lock", e))? {
+        let StoreFile { file, .. } = &*self.file;
+        // The previous owner may have renamed or removed the file before it released the lock.
+        if file.try_lock(LockKind::Exclusive).map_err(|e| self.failed("lock", e))?
+            && file.is_at(self.file.path()).map_err(|e| self.failed("look up", e))?
+        {
             return Ok(());
         }
-        Err(being_made(&self.unfinished))
+        Err(Error::Locked {
+            dir: self.unfinished.clone(),
+            owner: "another backup or restore to the same target".into(),
+        })
+    }
+
+    /// Removes what an earlier attempt left; the store file only loses its content.
+    fn clear(&self) -> Result<()> {
+        self.file.file.set_len(0).map_err(|e| self.failed("resize", e))?;
+        let Self { env, unfinished, .. } = self;
+        let failed = |action| move |error| Error::io(unfinished, action, 0, error);
+        let names = env.vfs.list(unfinished).map_err(failed("list"))?;
+        let others = names.iter().filter(|name| *name != Path::new(STORE_FILE));
+        others.filter(|name| is_ours(name)).try_for_each(|name| {
+            env.vfs.remove(&unfinished.join(name)).map_err(failed("remove from"))
+        })
     }
 
     fn failed(&self, action: &'static str, error: std::io::Error) -> Error {
@@ -105,42 +125,23 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Removes what an earlier attempt left.
-fn clear(env: &Env, dir: &Path) -> Result<()> {
-    let failed = |action| move |error| Error::io(dir, action, 0, error);
-    let names = env.vfs.list(dir).map_err(failed("list"))?;
-    if let Some(other) = names.iter().find(|name| !is_ours(name)) {
-        let (dir, other) = (dir.display(), other.display());
-        return Err(Error::InvalidArgument(format!(
-            "{dir} contains {other}, which is not part of a backup; remove {dir}, or choose another target"
-        )));
+/// Fails if the directory contains anything that no backup makes.
+fn refuse_foreign(env: &Env, dir: &Path) -> Result<()> {
+    let names = env.vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
+    match names.iter().find(|name| !is_ours(name)) {
+        None => Ok(()),
+        Some(other) => Err(Error::InvalidArgument(format!(
+            "{0} contains {1}, which is not part of a backup; remove {0}, or choose another target",
+            dir.display(),
+            other.display()
+        ))),
     }
-    // Before anything is removed: another process may be writing there.
-    let _locked = match names.iter().find(|name| *name == Path::new(STORE_FILE)) {
-        Some(name) => {
-            let mode = OpenMode { write: true, ..OpenMode::default() };
-            let file = env.vfs.open(&dir.join(name), mode).map_err(failed("open"))?;
-            if !file.try_lock(LockKind::Exclusive).map_err(failed("lock"))? {
-                return Err(being_made(dir));
-            }
-            Some(file)
-        }
-        None => None,
-    };
-    names.iter().try_for_each(|name| env.vfs.remove(&dir.join(name)).map_err(failed("remove from")))
 }
 
 fn is_ours(name: &Path) -> bool {
     let name = name.to_string_lossy();
     name == STORE_FILE
         || name.starts_with("log-") && (name.ends_with(".frond") || name.ends_with(".new"))
-}
-
-fn being_made(dir: &Path) -> Error {
-    Error::Locked {
-        dir: dir.to_owned(),
-        owner: "another backup or restore to the same target".into(),
-    }
 }
 
 /// Fails if the path exists: existing files are never written to.

@@ -1,14 +1,14 @@
 //! Changes between the moment that is copied and the end of the copy.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::{
     Options,
     check::CheckMode,
-    io::{LockKind, MemoryVfs, OpenMode, RealClock, RealRng, Workers},
+    io::{HookedVfs, LockKind, MemoryVfs, OpenMode, RealClock, RealRng, Workers},
     store::STORE_FILE,
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 fn open(env: &Env, dir: &str) -> Db {
@@ -119,6 +119,61 @@ fn an_unfinished_backup_of_another_process_is_not_touched() {
     assert_eq!(env.vfs.list(Path::new("/full.new")).unwrap().len(), 2);
     store.unlock().unwrap();
     db.backup("/full").unwrap();
+}
+
+/// Another process makes a backup to the same target at the moment at which this one gets its name:
+/// it is refused, and this one is whole.
+#[test]
+fn a_backup_that_is_being_named_is_not_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let vfs = Arc::new(HookedVfs::new(Env::real().vfs));
+    let env = Env { vfs: vfs.clone(), workers: Workers::Manual, ..Env::real() };
+    let options = Options::new().cache_size(4 << 20).env(env.clone());
+    let db = Db::open(path("store"), options).unwrap();
+    db.create_tree("t", Default::default()).unwrap();
+    fill(&db, 0);
+    let intrude = |target: PathBuf, base: Option<BackupId>| {
+        let (db, refused) = (db.clone(), Arc::new(Mutex::new(None)));
+        let said = refused.clone();
+        vfs.before_next_rename(move || {
+            let made = match base {
+                None => db.backup(&target).map(drop),
+                Some(base) => db.backup_since(&base, &target).map(drop),
+            };
+            *said.lock().unwrap() = Some(made);
+        });
+        refused
+    };
+    let refused = intrude(path("full"), None);
+    let full = db.backup(path("full")).unwrap();
+    let refused = refused.lock().unwrap().take();
+    assert!(matches!(refused, Some(Err(Error::Locked { .. }))), "{refused:?}");
+    let report = crate::check::store_in(&env, path("full"), CheckMode::Full).unwrap();
+    assert!(report.is_clean(), "{report}");
+    fill(&db, 1);
+    let refused = intrude(path("more"), Some(full.id));
+    db.backup_since(&full.id, path("more")).unwrap();
+    let refused = refused.lock().unwrap().take();
+    assert!(matches!(refused, Some(Err(Error::Locked { .. }))), "{refused:?}");
+    let restored =
+        Backup::new(path("full")).increment(path("more")).env(env).restore(path("again"));
+    assert!(restored.unwrap().pages > 0);
+    db.close().unwrap();
+}
+
+/// A file that was renamed while a process waited for its lock is not the one to write.
+#[test]
+fn a_file_knows_whether_a_path_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+    let create = OpenMode { write: true, create_new: true, direct: false };
+    let vfs = Env::real().vfs;
+    let file = vfs.open(&old, create).unwrap();
+    assert!(file.is_at(&old).unwrap() && !file.is_at(&new).unwrap());
+    vfs.rename(&old, &new).unwrap();
+    let other = vfs.open(&old, create).unwrap();
+    assert!(file.is_at(&new).unwrap() && !file.is_at(&old).unwrap() && other.is_at(&old).unwrap());
 }
 
 #[cfg(feature = "planted-bugs")]

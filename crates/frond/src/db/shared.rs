@@ -154,6 +154,8 @@ impl Drop for Shared {
         // The thread is unwinding: the locks that the panic poisoned would make closing panic, too,
         // and abort. The next open recovers (P16).
         if crate::sync::thread::panicking() {
+            self.engine.health.fail("a thread that used the store panicked");
+            self.lifecycle.background.abandon();
             return;
         }
         // A destructor has no caller to return an error to, and must not hide it either. The next

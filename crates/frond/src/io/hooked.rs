@@ -11,20 +11,26 @@ use super::{File, LockKind, OpenMode, Vfs};
 use crate::sync::Arc;
 
 type OnOpen = Box<dyn Fn(Arc<dyn File>) -> Arc<dyn File> + Send + Sync>;
-type AfterList = Box<dyn FnOnce() + Send>;
+type Once = Box<dyn FnOnce() + Send>;
 
 /// A file system that passes each opened file through a function, and runs a function once, after
-/// the next listing of a directory.
+/// the next listing of a directory or before the next renaming.
 pub struct HookedVfs {
     below: Arc<dyn Vfs>,
     on_open: OnOpen,
-    after_list: Mutex<Option<AfterList>>,
+    after_list: Mutex<Option<Once>>,
+    before_rename: Mutex<Option<Once>>,
 }
 
 impl HookedVfs {
     /// Hooks that do nothing.
     pub fn new(below: Arc<dyn Vfs>) -> Self {
-        Self { below, on_open: Box::new(|file| file), after_list: Mutex::default() }
+        Self {
+            below,
+            on_open: Box::new(|file| file),
+            after_list: Mutex::default(),
+            before_rename: Mutex::default(),
+        }
     }
 
     /// Replaces each file that is opened by the result of `hook`.
@@ -39,6 +45,11 @@ impl HookedVfs {
     /// Runs `hook` once, after the next listing.
     pub fn after_next_list(&self, hook: impl FnOnce() + Send + 'static) {
         *self.after_list.lock().unwrap() = Some(Box::new(hook));
+    }
+
+    /// Runs `hook` once, before the next renaming.
+    pub fn before_next_rename(&self, hook: impl FnOnce() + Send + 'static) {
+        *self.before_rename.lock().unwrap() = Some(Box::new(hook));
     }
 
     /// True until the next listing, if a function runs after it.
@@ -70,6 +81,8 @@ impl Vfs for HookedVfs {
         self.below.create_dir(dir)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let hook = self.before_rename.lock().unwrap().take();
+        hook.into_iter().for_each(|hook| hook());
         self.below.rename(from, to)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -170,6 +183,9 @@ impl File for HookedFile {
     fn is_direct(&self) -> bool {
         self.below.is_direct()
     }
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.below.is_at(path)
+    }
     fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
         self.below.try_lock(kind)
     }
@@ -178,7 +194,7 @@ impl File for HookedFile {
     }
 }
 
-/// Ranges of bytes in which any access, in any file, fails with EIO.
+/// Ranges of bytes in which reads, or writes, fail with EIO in every file.
 #[derive(Clone, Debug, Default)]
 pub struct BadRanges {
     /// Reads that touch this range fail.

@@ -92,6 +92,11 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Releases the lock. Closing the last descriptor does so, too, but a closed store may still
     /// have handles.
     fn unlock(&self) -> io::Result<()>;
+    /// Whether `path` names this file: another process may have renamed or removed it since it was
+    /// opened. Always true in simulations, where no other process is.
+    fn is_at(&self, _path: &Path) -> io::Result<bool> {
+        Ok(true)
+    }
     /// The processes that hold locks on the file, as far as the system reports them.
     fn lock_holders(&self) -> Vec<u32> {
         Vec::new()

@@ -18,6 +18,7 @@ use std::{
 use rustix::{
     fs::{self, FallocateFlags, Mode, OFlags},
     io::Errno,
+    io::retry_on_intr,
 };
 
 use super::{Clock, File, LockKind, OpenMode, Rng, Vfs};
@@ -181,7 +182,8 @@ impl File for RealFile {
     }
 
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        match fs::fallocate(self.file.as_fd(), FallocateFlags::empty(), offset, bytes) {
+        let flags = FallocateFlags::empty();
+        match retry_on_intr(|| fs::fallocate(self.file.as_fd(), flags, offset, bytes)) {
             // A file system without preallocation: writes there may still hit a full disk, which is
             // then a failed write (P12) instead of a refused commit (P13).
             Err(Errno::OPNOTSUPP) => self.set_len(self.len()?.max(offset + bytes)),
@@ -191,7 +193,7 @@ impl File for RealFile {
 
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fs::fallocate(self.file.as_fd(), flags, offset, bytes) {
+        match retry_on_intr(|| fs::fallocate(self.file.as_fd(), flags, offset, bytes)) {
             Err(Errno::OPNOTSUPP) => Ok(()),
             other => Ok(other?),
         }
@@ -230,6 +232,14 @@ impl File for RealFile {
 
     fn unlock(&self) -> io::Result<()> {
         self.file.unlock()
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let (this, named) = (self.file.metadata()?, std::fs::metadata(path));
+        match named {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            named => named.map(|named| (named.dev(), named.ino()) == (this.dev(), this.ino())),
+        }
     }
 
     fn lock_holders(&self) -> Vec<u32> {

@@ -350,14 +350,18 @@ impl Health {
         self.why.lock().unwrap().clone()
     }
 
-    /// Stops the store. The first reason stays.
+    /// Stops the store. The first reason stays; after a clean close nothing fails any more.
     pub fn fail(&self, why: impl Into<String>) {
-        self.why.lock().unwrap().get_or_insert_with(|| why.into());
-        self.failed.store(true, Ordering::Release);
+        let mut first = self.why.lock().unwrap();
+        if !self.failed.load(Ordering::Acquire) {
+            *first = Some(why.into());
+            self.failed.store(true, Ordering::Release);
+        }
     }
 
     /// Ends a close without a failure: from now on every call fails with `Closed`.
     pub fn close(&self) {
+        let _first = self.why.lock().unwrap();
         self.failed.store(true, Ordering::Release);
     }
 
@@ -608,6 +612,16 @@ mod tests {
         health.fail("second");
         health.close();
         assert!(matches!(health.check(), Err(Error::Failed(why)) if why == "first"));
+    }
+
+    /// Work that another thread was still doing finds the files closed.
+    #[test]
+    fn nothing_fails_after_a_clean_close() {
+        let health = Health::default();
+        health.close();
+        let error = std::io::Error::other("it is closed");
+        assert!(health.watch::<()>(Err(Error::io("store", "resize", 0, error))).is_err());
+        assert!(matches!(health.check(), Err(Error::Closed)) && health.why().is_none());
     }
 
     /// Promise: P13.

@@ -9,6 +9,7 @@ use std::{panic, time::Duration};
 
 use crate::{
     Result,
+    error::Error,
     io::Workers,
     sync::{Arc, AtomicBool, Mutex, Ordering, thread},
 };
@@ -17,6 +18,9 @@ use super::Engine;
 
 /// How long the store must have been idle before buffers are drained.
 const IDLE_MILLIS: u64 = 1000;
+
+/// What a thread does until the flag is set.
+type Work = fn(&Engine, &AtomicBool) -> Result<()>;
 
 /// Handles of the running threads.
 #[derive(Debug, Default)]
@@ -30,34 +34,36 @@ impl Background {
     pub fn start(engine: &Arc<Engine>) -> Result<Self> {
         let background = Self::default();
         if let Workers::Threads(_) = engine.env.workers {
-            background.spawn(engine, "frond-apply", Engine::apply_loop);
-            background.spawn(engine, "frond-checkpoint", Engine::checkpoint_loop);
-            background.spawn(engine, "frond-log", Engine::log_loop);
+            let spawn = |name, work| background.spawn(engine, name, work);
+            spawn("frond-apply", Engine::apply_loop as Work)
+                .and_then(|()| spawn("frond-checkpoint", Engine::checkpoint_loop))
+                .and_then(|()| spawn("frond-log", Engine::log_loop))
+                .inspect_err(|_| background.stop(engine))?;
         }
         Ok(background)
     }
 
-    fn spawn(
-        &self,
-        engine: &Arc<Engine>,
-        name: &str,
-        work: fn(&Engine, &AtomicBool) -> Result<()>,
-    ) {
+    fn spawn(&self, engine: &Arc<Engine>, name: &'static str, work: Work) -> Result<()> {
         let (engine, stop) = (engine.clone(), self.stop.clone());
-        let owned = name.to_owned();
         let run = move || {
             let outcome = panic::catch_unwind(panic::AssertUnwindSafe(|| work(&engine, &stop)));
             match outcome {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => engine.health.fail(error.to_string()),
-                Err(_) => engine.health.fail(format!("thread {owned} panicked")),
+                Err(_) => engine.health.fail(format!("thread {name} panicked")),
             }
             engine.signal.notify();
         };
-        match thread::Builder::new().name(name.to_owned()).spawn(run) {
-            Ok(handle) => self.threads.lock().unwrap().push(handle),
-            Err(error) => panic!("cannot start thread {name}: {error}"),
-        }
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+        let thread = thread.map_err(|error| Error::io(name, "start thread", 0, error))?;
+        self.threads.lock().unwrap().push(thread);
+        Ok(())
+    }
+
+    /// Makes the threads end soon, without waiting for them. They hold the engine, and with it the
+    /// lock on the store. Takes no lock.
+    pub fn abandon(&self) {
+        self.stop.store(true, Ordering::Release);
     }
 
     /// Ends the threads; work in progress is finished.

@@ -225,14 +225,13 @@ impl Store {
         self.guard.on_failure(hook);
     }
 
-    /// Gives up the store: writing stops, and another process may own it.
+    /// Gives up the store: writing stops, changes in progress end, and another process may own it.
     pub fn release(&self) -> Result<()> {
-        self.guard.stop("it is closed");
-        let file = &self.data;
-        file.file.unlock().map_err(|e| Error::io(&file.path, "unlock", 0, e))
+        self.guard.release().map_err(|e| Error::io(&self.data.path, "unlock", 0, e))
     }
 
-    /// `Failed` if writing has stopped, `ReadOnly` if it was never allowed.
+    /// `Failed` if writing has stopped, `Closed` after [`release`](Self::release), `ReadOnly` if it
+    /// was never allowed.
     pub fn check_writable(&self) -> Result<()> {
         self.guard.check()?;
         if self.guard.is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }

@@ -8,12 +8,12 @@
 //!
 //! Threads: all.
 
-use std::{fmt, io};
+use std::{fmt, io, path::Path};
 
 use crate::{
     error::{Error, Result},
     io::{File, LockKind},
-    sync::{Arc, AtomicBool, AtomicU64, Mutex, OnceLock, Ordering},
+    sync::{Arc, AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, RwLock},
 };
 
 /// Counts of I/O on the store file.
@@ -43,7 +43,11 @@ pub(super) struct Guard {
     pid: u32,
     /// Set after the reason is stored. Release in `stop`, Acquire in `check`.
     is_stopped: AtomicBool,
+    /// None if the store was closed.
     reason: Mutex<Option<String>>,
+    /// Held for reading during each change of the file, so that none is in progress when the lock
+    /// on the store is released.
+    changes: RwLock<()>,
     /// Called with the reason when a write or sync has failed.
     on_failure: OnceLock<FailureHook>,
     len: AtomicU64,
@@ -80,6 +84,7 @@ impl Guard {
             pid: std::process::id(),
             is_stopped: AtomicBool::new(false),
             reason: Mutex::new(None),
+            changes: RwLock::new(()),
             on_failure: OnceLock::new(),
             len: AtomicU64::new(len),
             reads: AtomicU64::new(0),
@@ -97,8 +102,16 @@ impl Guard {
         assert!(first.is_ok(), "a failure has one hook");
     }
 
+    /// Stops all writing, waits until changes in progress have ended, and releases the lock on the
+    /// store. From then on another process may own it.
+    pub fn release(&self) -> io::Result<()> {
+        let _none = self.changes.write().unwrap();
+        self.is_stopped.store(true, Ordering::Release);
+        self.unlock()
+    }
+
     /// Stops all writing. The first reason is kept.
-    pub fn stop(&self, why: &str) {
+    fn stop(&self, why: &str) {
         let mut reason = self.reason.lock().unwrap();
         if reason.is_none() {
             *reason = Some(why.to_owned());
@@ -117,13 +130,12 @@ impl Guard {
         }
     }
 
-    /// `Failed` with the first reason, if writing has stopped.
+    /// `Failed` with the first reason if writing has stopped, `Closed` if the store was released.
     pub fn check(&self) -> Result<()> {
         if !self.is_stopped.load(Ordering::Acquire) {
             return Ok(());
         }
-        let reason = self.reason.lock().unwrap().clone();
-        Err(Error::Failed(reason.unwrap_or_default()))
+        Err(self.reason.lock().unwrap().clone().map_or(Error::Closed, Error::Failed))
     }
 
     pub fn is_read_only(&self) -> bool {
@@ -149,6 +161,7 @@ impl Guard {
             let why = format!("the store belongs to process {}, of which this is a fork", self.pid);
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
+        let _change = self.changes.read().unwrap();
         if let Err(error) = self.check() {
             return Err(io::Error::other(error.to_string()));
         }
@@ -247,6 +260,10 @@ impl File for Guard {
 
     fn is_direct(&self) -> bool {
         self.file.is_direct()
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.file.is_at(path)
     }
 
     fn try_lock(&self, kind: LockKind) -> io::Result<bool> {

@@ -173,7 +173,7 @@ pub fn create_with_log<T>(
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     env.vfs.sync_dir(parent).map_err(|e| Error::io(parent, "sync", 0, e))?;
     let new = dir.join(NEW_FILE);
-    let unfinished = open_unfinished(env, &new)?;
+    let unfinished = open_unfinished(env, &new, false)?;
     let lock = FileLock::take(&unfinished, dir, LockKind::Exclusive)?;
     // Checked with the lock held: its previous holder may have finished the creation, or made
     // progress.
@@ -220,9 +220,10 @@ pub fn no_store_file(dir: &Path) -> Error {
 }
 
 /// Opens a file under its temporary name: a new one, or one that a crash or a failed attempt left
-/// behind. Unless it is locked, no process is making it now.
-pub fn open_unfinished(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
-    let mode = OpenMode { write: true, create_new: true, direct: false };
+/// behind. Unless it is locked, no process is making it now. After locking it, check that the path
+/// still [names](File::is_at) it.
+pub fn open_unfinished(env: &Env, path: &Path, direct: bool) -> Result<Arc<dyn File>> {
+    let mode = OpenMode { write: true, create_new: true, direct };
     loop {
         match env.vfs.open(path, mode) {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}

@@ -96,6 +96,7 @@ impl Log {
         self.check(&state)?;
         while state.free.len() < BUFFERS_KEPT {
             state = self.wait_for_buffer(state)?;
+            self.check(&state)?;
         }
         (state.guaranteed, state.is_short) =
             (state.guaranteed.with(GuaranteedSpace::of(payload)), true);

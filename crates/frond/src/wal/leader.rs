@@ -152,6 +152,11 @@ impl Log {
         let synced = state.durable;
         let open_write = sealed.in_file(state.open_write);
         drop(state);
+        // Before the writer's lock (lock order).
+        let next = match sealed.begins_segment {
+            Some(_) if open_write.is_none() => self.spares.lock().unwrap().ready.pop_front(),
+            _ => None,
+        };
         let mut writer = self.writer.lock().unwrap();
         let begun = match open_write {
             Some(open) => {
@@ -160,7 +165,7 @@ impl Log {
                 None
             }
             None => {
-                let written = self.write_group(&mut writer, sealed, synced);
+                let written = self.write_group(&mut writer, sealed, synced, next);
                 match written {
                     Err(_) if plant!("wal: a failed write does not poison") => None,
                     written => self.or_fail(written)?,
@@ -283,15 +288,17 @@ impl Log {
         Ok(state)
     }
 
-    /// Writes one group; returns the segment if the group started one.
+    /// Writes one group; returns the segment if the group started one, which is `next`.
     fn write_group(
         &self,
         writer: &mut Writer,
         sealed: Sealed,
         synced: Lsn,
+        next: Option<SegmentFile>,
     ) -> Result<Option<SegmentFile>> {
         if sealed.begins_segment.is_some() {
-            self.begin_segment(writer, sealed.first, synced)?;
+            let next = next.expect("a group begins a segment only when its file is ready");
+            self.begin_segment(writer, next, sealed.first, synced)?;
         }
         let header = GroupHeader {
             first: sealed.first,
@@ -324,7 +331,13 @@ impl Log {
 
     /// Ends the current segment and writes the header of the next, whose file was made ready when
     /// its first group was opened.
-    fn begin_segment(&self, writer: &mut Writer, first: Lsn, synced: Lsn) -> Result<()> {
+    fn begin_segment(
+        &self,
+        writer: &mut Writer,
+        segment: SegmentFile,
+        first: Lsn,
+        synced: Lsn,
+    ) -> Result<()> {
         let end = GroupHeader {
             first,
             synced,
@@ -339,8 +352,6 @@ impl Log {
         let offset = SEGMENT_HEADER_BYTES + first.0 - writer.header.first.0;
         writer.segment.write(&block, offset)?;
 
-        let segment = self.spares.lock().unwrap().ready.pop_front();
-        let segment = segment.expect("a group begins a segment only when its file is ready");
         writer.header = SegmentHeader {
             number: segment.number,
             salt: segment::salt_after(writer.header.secret, first),
@@ -545,9 +556,11 @@ impl Log {
     }
 }
 
-/// Whether everything reserved is durable and no thread is writing or syncing.
+/// Whether everything reserved is durable, and no thread is writing, syncing or closing the log.
 pub(super) fn is_still(state: &State) -> bool {
     state.active.is_none()
+        && !state.closing
+        && state.stop.is_none()
         && !state.writing
         && !state.syncing
         && state.durable == Log::reserved_end(state)

@@ -547,7 +547,14 @@ impl Shared {
     pub(super) fn wait_durable(&self, reservation: &Reservation, level: Durability) -> Result<()> {
         let engine = &self.engine;
         match level {
-            Durability::Lazy => Ok(()),
+            Durability::Lazy => {
+                engine.health.watch(engine.log().wait(reservation, level))?;
+                // After another failure, nothing writes the record any more.
+                match engine.health.check() {
+                    Err(Error::Failed(why)) => Err(Error::OutcomeUnknown(why)),
+                    Ok(()) | Err(_) => Ok(()),
+                }
+            }
             Durability::Os => engine.health.watch(engine.log().wait(reservation, level)),
             Durability::Sync => {
                 let began = engine.env.clock.now();

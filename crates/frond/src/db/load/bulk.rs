@@ -333,7 +333,7 @@ impl Shared {
     /// Stops the store if it can no longer write (P12). Other errors concern only the load or the
     /// long value.
     pub(in crate::db) fn stop_if_unwritable(&self, error: &Error) {
-        if self.engine.store.check_writable().is_err() {
+        if let Err(Error::Failed(_)) = self.engine.store.check_writable() {
             self.engine.health.fail(error.to_string());
         }
     }

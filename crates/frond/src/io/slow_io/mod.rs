@@ -339,6 +339,10 @@ impl File for WatchedFile {
         self.file.is_direct()
     }
 
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.file.is_at(path)
+    }
+
     fn try_lock(&self, kind: LockKind) -> io::Result<bool> {
         self.file.try_lock(kind)
     }

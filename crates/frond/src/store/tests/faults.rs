@@ -4,14 +4,15 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::basics::{L, dir, env, one_tree, publish};
 use crate::{
     error::{Error, Result},
-    io::{Access, Env, File, HookedFile, OpenMode, Vfs},
+    io::{Access, Env, File, HookedFile, HookedVfs, OpenMode, Vfs},
     store::*,
-    sync::{Arc, AtomicU64, Mutex, Ordering, thread},
+    sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, thread},
     types::{Lsn, Seqno, VersionNumber},
 };
 
@@ -215,6 +216,53 @@ pub(super) fn a_failed_write_is_reported_at_once() {
         }
     }
     assert!(failures > 0, "no fault came after the open");
+}
+
+/// A write that began before the store was released ends before another process can
+/// own the store.
+#[test]
+fn a_release_waits_for_writes_in_progress() {
+    let below = env();
+    drop(create(&below, dir(), StoreOptions::default()).unwrap());
+    let (begun, proceed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let is_slow = Arc::new(AtomicBool::new(false));
+    let hook = {
+        let (begun, proceed, is_slow) = (begun.clone(), proceed.clone(), is_slow.clone());
+        move |access| {
+            if is_slow.load(Ordering::SeqCst) && matches!(access, Access::Write(_)) {
+                begun.store(true, Ordering::SeqCst);
+                while !proceed.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+            }
+            Ok(())
+        }
+    };
+    let vfs = HookedVfs::new(below.vfs.clone())
+        .on_open(move |file| Arc::new(HookedFile::new(file, hook.clone())));
+    let env = Env { vfs: Arc::new(vfs), ..below.clone() };
+    let opened = open(&env, dir(), StoreOptions::default()).unwrap();
+    let v = opened.counts_from().next();
+    is_slow.store(true, Ordering::SeqCst);
+    std::thread::scope(|threads| {
+        let store = &opened.store;
+        let writing = threads.spawn(move || store.put_page(PageKind::Node, v, L, &[b"page"]));
+        while !begun.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        let releasing = threads.spawn(|| store.release());
+        // Long enough for a release that does not wait.
+        std::thread::sleep(Duration::from_millis(50));
+        let other = open(&below, dir(), StoreOptions::default());
+        assert!(matches!(other, Err(Error::Locked { .. })), "while a write is in progress");
+        proceed.store(true, Ordering::SeqCst);
+        writing.join().unwrap().unwrap();
+        releasing.join().unwrap().unwrap();
+    });
+    assert!(matches!(opened.store.check_writable(), Err(Error::Closed)));
+    let late = opened.store.put_page(PageKind::Node, v, L, &[b"page"]);
+    assert!(late.is_err(), "after the release");
+    open(&below, dir(), StoreOptions::default()).unwrap();
 }
 
 /// Promise: P13. A full disk refuses allocations and checkpoints; the store continues once there is

@@ -147,6 +147,41 @@ fn append_checkpoint_and_recycle_run_concurrently() {
     explore(500, model);
 }
 
+/// A log that becomes idle while it is closed: neither waits for the other, and nothing follows the
+/// end that the close returns.
+#[test]
+fn a_close_and_a_log_becoming_idle_do_not_block_each_other() {
+    const GROWING: LogOptions = LogOptions {
+        segment_bytes: 64 << 10,
+        first_segment_bytes: 24 << 10,
+        group_bytes: 8 << 10,
+        groups: 3,
+    };
+    let model = || {
+        let disk = Disk::default();
+        let env = env_on(&disk);
+        let log = Arc::new(Log::create(env, DIR, STORE, Durability::Sync, GROWING).unwrap());
+        // Move to a longer segment than the one that the log idles in.
+        while log.stats().segments == 0 {
+            let reservation = append(&log, &[1; 5000]).unwrap();
+            log.wait(&reservation, Durability::Sync).unwrap();
+        }
+        let idling = {
+            let log = log.clone();
+            thread::spawn(move || match log.go_idle() {
+                Ok(()) | Err(Error::Closed) => {}
+                Err(other) => panic!("{other}"),
+            })
+        };
+        let end = log.close(false).unwrap();
+        idling.join().unwrap();
+        assert!(log.written() <= end);
+        read(&env_on(&disk.crash(disk.ops(), Survive::Everything)), end, Expect::CleanEnd(end))
+            .unwrap();
+    };
+    explore(500, model);
+}
+
 /// Space is guaranteed while the log becomes idle: it is there in whichever segment the log
 /// continues. Rule: I41
 #[test]

@@ -12,6 +12,7 @@ use crate::{
     page::Link,
     pipeline::Limits,
     store::Extent,
+    wal::LogUse,
 };
 
 fn open(vfs: &Arc<MemoryVfs>) -> Result<Db> {
@@ -285,6 +286,22 @@ fn rows_written_again_after_their_piece_was_dropped_stay_locked() {
         drop(tree);
         db.close().unwrap();
     }
+}
+
+/// Promise: P12. A commit at level `lazy` that is logged when the store fails is not acknowledged:
+/// no thread will write its record.
+#[test]
+fn a_lazy_commit_is_not_acknowledged_once_the_store_has_failed() {
+    let env = Env { vfs: Arc::new(MemoryVfs::new()), workers: Workers::Manual, ..Env::real() };
+    let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy).env(env);
+    let db = Db::open("/store", options).unwrap();
+    let log = db.shared.engine.log();
+    let reservation = log.try_reserve(7, LogUse::Rows).unwrap();
+    log.fill(&reservation, &[b"payload"]);
+    db.shared.wait_durable(&reservation, Durability::Lazy).unwrap();
+    db.shared.engine.health.fail("a test");
+    let outcome = db.shared.wait_durable(&reservation, Durability::Lazy);
+    assert!(matches!(outcome, Err(Error::OutcomeUnknown(_))), "{outcome:?}");
 }
 
 #[cfg(feature = "planted-bugs")]
