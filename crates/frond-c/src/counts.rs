@@ -91,8 +91,8 @@ fn frond_tree_next_number(tree: &frond_tree, counter: u32, next: &mut u64) -> Do
 /// parts, and so on: one number for each part of the keys' layout, or one number if keys have no
 /// layout. `counts` receives the first `counts_max` of them, and `count` how many there are; pass
 /// null and 0 to ask only for that. No number is 0, even for an empty tree. Numbers up to 64, and
-/// those of trees of some thousand rows, are exact if nothing is written meanwhile; larger ones are
-/// estimates. Reads some tens of thousands of rows, however many there are.
+/// those of trees of a few thousand rows, are exact if nothing is written meanwhile; larger ones
+/// are estimates. Reads some tens of thousands of rows, however many there are.
 #[api]
 fn frond_tree_distinct_prefixes(
     tree: &frond_tree,

@@ -36,7 +36,7 @@ pub(crate) fn new_parts(parts: &[frond_new_part]) -> Done<Vec<NewPart>> {
 }
 
 /// Changes the layout of a tree's values without rewriting any of them: from now on, a value
-/// consists of the version and these parts. The present layout must begin with FROND_PART_VERSION.
+/// consists of the version and these parts. The current layout must begin with FROND_PART_VERSION.
 /// New attributes are set in the same commit; null with length 0 keeps the old ones. The change is
 /// synced when this returns.
 ///

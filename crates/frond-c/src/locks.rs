@@ -45,7 +45,8 @@ pub struct frond_locked {
     pub tree: u32,
     /// Name of the tree, terminated by a zero byte; empty if the tree no longer exists.
     pub tree_name: *const c_char,
-    /// Hash of a row's key, 16 bytes: equal only for equal keys.
+    /// Hash of a row's key, 16 bytes: the same for equal keys, and practically never for different
+    /// ones.
     pub key_hash: [u8; 16],
     /// Start of the key of a row, or of the row that waits for a gap.
     pub key: frond_key_start,

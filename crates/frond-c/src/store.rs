@@ -151,7 +151,7 @@ fn frond_open(path: &str, options: Option<&frond_options>, db: New<frond_db>) ->
 }
 
 /// Closes the store: all commits become durable, and the next open needs no recovery. The handle is
-/// released, also after an error. All other handles must still be released; until then, their calls
+/// released, even after an error. All other handles must still be released; until then, their calls
 /// fail with FRD-3204, except those of open cursors. Calls of other threads that wait, for locks or
 /// for memory, fail with FRD-3204 at once, and open transactions are rolled back.
 #[api]

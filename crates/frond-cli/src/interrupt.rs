@@ -44,8 +44,8 @@ pub fn is_requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
 
-/// An input for which its reader may have to wait, such as a pipe. A signal ends the wait: reading
-/// then fails. A thread reads ahead by a few pieces; it ends with the process.
+/// An input whose reader may have to wait, such as a pipe. A signal ends the wait: reading then
+/// fails. A thread reads ahead by a few pieces; it ends with the process.
 pub struct Pipe {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: Vec<u8>,

@@ -361,11 +361,16 @@ fn snapshot_holders_are_listed_with_what_they_retain() {
     assert!(seen.contains(&(0, 0, false, Some(after))), "of a handle and a cursor: {live:?}");
     assert!(live.is_sorted_by_key(|one| std::cmp::Reverse(one.lasts())));
     let said: Vec<_> = live.iter().map(ToString::to_string).collect();
-    let begins =
-        format!("transaction {} (tag 7) has read as of commit {at} for 0.", reader.control().id());
+    let begins = format!(
+        "transaction {} (tag 7) has been reading as of commit {at} for 0.",
+        reader.control().id()
+    );
     assert!(said[0].starts_with(&begins), "{said:?}");
-    assert!(said.iter().any(|line| line.starts_with("a snapshot has read as of")), "{said:?}");
-    assert!(said.iter().any(|line| line.contains(" 1 writes, has read as of")), "{said:?}");
+    assert!(
+        said.iter().any(|line| line.starts_with("a snapshot has been reading as of")),
+        "{said:?}"
+    );
+    assert!(said.iter().any(|line| line.contains(" 1 writes, has been reading as of")), "{said:?}");
     drop((also, cursor));
     assert_eq!(numbers(&db)[..2], [3, at.0], "the reader's, the writer's and what is held");
     assert!(db.stats().get("snapshot_oldest_millis") >= Some(20), "a tick of the clock ago");

@@ -112,7 +112,7 @@ void datetime_of_number(uint64_t number, uint fraction, uchar *data)
     write_big_endian(data + DATETIME_BYTES, number % FRACTIONS[fraction], fraction);
 }
 
-/* A negative time is the complement of its bit fields and fraction together. */
+/* A negative time is the two's complement of its bit fields and fraction together. */
 int64_t number_of_time(const uchar *data, uint fraction)
 {
     int64_t bits = static_cast<int64_t>(read_big_endian(data, TIME_BYTES + fraction)) - (TIME_OFFSET << 8 * fraction);

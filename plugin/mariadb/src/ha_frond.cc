@@ -1,4 +1,4 @@
-/* What surrounds the statements of a handler: open, locks, statistics. SPDX-License-Identifier: GPL-2.0-only */
+/* The handler apart from reads and writes: opening, locks, statistics. SPDX-License-Identifier: GPL-2.0-only */
 #include "ha_frond.h"
 
 #include "errors.h"

@@ -28,7 +28,7 @@ namespace frond {
 using Rows_per_key = std::vector<std::vector<uint64_t>>;
 
 /*
-  Samples the keys of an index's tree: some tens of thousands, or all of a small tree. `ends` are
+  Samples the keys of an index's tree: tens of thousands, or all of a small tree. `ends` are
   Key_codec::layout_ends. Returns a code of the engine.
 */
 int sample_keys(const frond_tree *tree, const std::vector<uint> &ends, uint64_t table_rows, std::vector<uint64_t> *rows_per_key,

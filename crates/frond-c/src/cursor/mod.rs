@@ -1,8 +1,8 @@
 //! Cursors: rows in order, in batches.
 //!
 //! A call returns a batch of rows, in the cursor's memory, that are valid until its next call. The
-//! first batch is small, for a caller that wants one row; each next batch is four times as large,
-//! up to 2048 rows.
+//! first batch is small, for a caller that wants one row; each following batch is four times as
+//! large, up to 2048 rows.
 
 mod batch;
 mod walk;

@@ -29,8 +29,8 @@ impl Control {
         Self { lines, line: Vec::new(), columns: Columns::default(), lower: Vec::new() }
     }
 
-    /// The number of a name, ignoring case. A field is likely followed by the one that followed it
-    /// last time, so that one is tried first.
+    /// The number of a name, ignoring case. Paragraphs usually have their fields in the same order,
+    /// so the column after the previous field's is tried first.
     fn number(&mut self, name: &[u8], after: Option<u32>) -> Result<u32, ParseError> {
         let line = self.lines.count();
         let guess = after.map_or(0, |before| before as usize + 1);

@@ -63,7 +63,8 @@ impl KeyColumn {
         }
     }
 
-    /// True if the exact text of a value can be restored from a key.
+    /// True if a key restores the value: text exactly, integers without a plus sign and leading
+    /// zeros.
     pub fn is_restored_from_key(&self) -> bool {
         matches!(self.kind, ColumnKind::Text | ColumnKind::Int)
     }
@@ -273,7 +274,7 @@ pub fn no_column(name: &str, existing: &[String]) -> String {
     match name.rsplit_once(':') {
         None => format!("no column \"{name}\"; existing columns: {existing}"),
         Some((_, kind)) => format!(
-            "\":{kind}\" is not a type: types are :int, :float, :time, :text and :desc; and there is \
+            "\":{kind}\" is neither a type (:int, :float, :time, :text) nor :desc; and there is \
              no column \"{name}\"; existing columns: {existing}"
         ),
     }

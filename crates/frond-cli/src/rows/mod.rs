@@ -2,7 +2,7 @@
 //! and rows.
 //!
 //! The **header** is JSON in the attributes of the tree: the names of the columns, which of them
-//! are the key and which are indexed. It is fixed when the tree is created.
+//! are the key and which are indexed. Later only `frond index` changes it, by adding indexes.
 //!
 //! A **key** holds the key columns as a tuple: text, 64-bit integers, floats, or times as
 //! microseconds since 1970 (`i64`), each ascending or descending; without key columns it is the

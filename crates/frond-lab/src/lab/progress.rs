@@ -1,5 +1,5 @@
 //! The progress display of a run: which cell of how many, how far it has come, and the estimated
-//! duration.
+//! time left.
 
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -129,7 +129,7 @@ impl<'a> Walk<'a> {
         let node = parse_node(file, link, &page)?;
         drop(page);
         if node.level != level {
-            let why = "it is not of the level that its parent says";
+            let why = "its level is not the one that its parent states";
             return Err(file.malformed(link.offset, u64::from(link.bytes), WHAT, why));
         }
         for run in node.run_refs() {

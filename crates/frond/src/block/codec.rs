@@ -150,7 +150,7 @@ impl Codec {
         out: &mut [u8],
     ) -> Result<usize, BadBlock> {
         if out.len() > BLOCK_RAW_BYTES_MAX {
-            return Err(BadBlock("longer than any block"));
+            return Err(BadBlock("longer than a block can be"));
         }
         let len = match self {
             Codec::Raw => {

@@ -66,8 +66,8 @@ bounds! {
     /// All layouts that a tree has had, encoded.
     LAYOUT_HISTORY_BYTES: "layouts that a tree has had", 1 << 20, Bytes,
         "layout/versions/mod.rs", At::Refused("FRD-1001"), tiny 60;
-    /// Parts of the maps from all older versions of a layout to the newest: some tens of bytes of
-    /// memory each.
+    /// Parts of the maps from all older versions of a layout to the newest: tens of bytes of memory
+    /// each.
     LAYOUT_MAPPED_PARTS: "changes of a tree's layout times its parts", 256 << 10, Count,
         "layout/versions/mod.rs", At::Refused("FRD-1001"), tiny 8;
     /// Total length of the defaults that mapping adds to a row.

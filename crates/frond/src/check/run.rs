@@ -138,7 +138,7 @@ impl Scan<'_> {
         }
         self.scanned.not_a_leaf = self.scanned.not_a_leaf.or(not_a_leaf);
         if entry.key.len() > crate::KEY_BYTES_MAX {
-            self.bad(block, "entry", "a key is longer than any can be");
+            self.bad(block, "entry", "a key exceeds the maximum length");
         }
         if !self.run.may_contain(key_hash(entry.key)) {
             self.bad(block, "filter", "the filter denies a key that the run has");

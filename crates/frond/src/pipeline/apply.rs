@@ -16,8 +16,8 @@ use super::{Engine, Published};
 /// Pending bytes at which a leaf of row blocks is flushed, in 1/16 of the leaf's encoded bytes.
 /// Rewriting such a leaf is the most expensive step there is, because it passes through a general
 /// codec. The runs that wait have no such codec and take about twice the bytes per entry, so 1.5
-/// times the leaf's bytes when it is due means that half a leaf's entries wait on average. Idle
-/// draining does the rest. See docs/design/005.
+/// times the leaf's bytes when it is due means that at most three quarters of a leaf's entries
+/// wait. Idle draining does the rest. See docs/design/005.
 pub(super) const LEAF_FILL_ROW: u64 = 24;
 /// Pending bytes at which a leaf of columnar blocks is flushed, in 1/16 of its encoded bytes: runs
 /// take little more per entry than leaves do.

@@ -1,4 +1,5 @@
-//! The footer (`Footer`) of a run: everything that stays resident with it, and its form on disk.
+//! The footer (`Footer`) of a run: everything except its blocks, in memory while the run is open,
+//! and its form on disk.
 //!
 //! ```text
 //! footer = header 64 B | first key | last key | format or dictionary | index | range deletes
@@ -356,7 +357,7 @@ fn index_from_disk(
             return Err("a block's lengths or counts are impossible");
         }
         if rows > 1 && row_bytes as usize > BLOCK_ROWS_BYTES_MAX {
-            return Err("a block of several rows is longer than any");
+            return Err("a block of several rows exceeds the maximum length");
         }
         let has_blobs = flags & 0x80 != 0;
         let entry = BlockEntry {
@@ -372,7 +373,9 @@ fn index_from_disk(
             has_blobs,
         };
         index.push(&separator, entry);
-        offset = offset.checked_add(encoded_bytes).ok_or("its blocks are longer than any run")?;
+        offset = offset
+            .checked_add(encoded_bytes)
+            .ok_or("its blocks exceed the maximum length of a run")?;
     }
     if offset != data_bytes || !reader.rest().is_empty() {
         return Err("its blocks do not fill its data");

@@ -2,8 +2,8 @@
 //! show.
 //!
 //! It bypasses the message path: rows of the catalog hold no addresses, because an address changes
-//! with every checkpoint (Rule: I16). A tree costs some tens of bytes here. `directory.rs` writes
-//! the directory in pages; this file also reads and writes the older form, a single page with
+//! with every checkpoint (Rule: I16). A tree costs tens of bytes here. `directory.rs` writes the
+//! directory in pages; this file also reads and writes the older form, a single page with
 //! everything in it.
 //!
 //! Invariants

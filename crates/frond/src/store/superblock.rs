@@ -281,7 +281,7 @@ impl Fields {
             (sb.sequence > PUBLISH_MAX.0, "a sequence that no store reaches"),
             (sb.previous > sb.publish, "a previous version above its own"),
             (!sb.totals.are_exact(), "sums that are not exact"),
-            (sb.totals.file_bytes > OFFSET_MAX, "a file longer than any"),
+            (sb.totals.file_bytes > OFFSET_MAX, "a file longer than a store can be"),
             (sb.roots.is_some() != sb.map.is_some(), "one of its two roots only"),
             (!links_fit, "a root outside the file"),
         ];

@@ -181,7 +181,7 @@ fn without_flaw(node: Option<Node>, birth: VersionNumber) -> Result<Node, &'stat
     }
 }
 
-pub(crate) const OTHER_LEVEL: &str = "it is not of the level that its parent says";
+pub(crate) const OTHER_LEVEL: &str = "its level is not the one that its parent states";
 const YOUNGER_RUN: &str = "it links a run that was born after it";
 
 /// Says what a node links that is younger than the node, if anything (Rule: I20).

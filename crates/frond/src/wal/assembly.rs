@@ -72,7 +72,7 @@ impl Assembly {
 fn extend(large: &mut Vec<u8>, payload: &[u8]) -> Result<(), &'static str> {
     // The last fragment contains what the sequencer added.
     if large.len() + payload.len() > bounds::RECORD_BYTES.len() + FRAGMENT_ROOM {
-        return Err("a large record is longer than any can be");
+        return Err("a large record exceeds the maximum length");
     }
     large.try_reserve(payload.len()).map_err(|_| "no memory for a large record")?;
     large.extend_from_slice(payload);

@@ -634,7 +634,7 @@ impl RecordItems<'_> {
             }
         }
         if last.len() > KEY_BYTES_MAX {
-            return Err("a key is longer than any can be");
+            return Err("a key exceeds the maximum length");
         }
         if !*has_base {
             *has_base = true;
@@ -659,7 +659,7 @@ impl RecordItems<'_> {
 impl<'a> RecordItems<'a> {
     fn string(&mut self, max: usize) -> Result<&'a [u8], &'static str> {
         let string = self.rest.bytes().ok_or("a string is cut short")?;
-        if string.len() > max { Err("a string is longer than any can be") } else { Ok(string) }
+        if string.len() > max { Err("a string exceeds the maximum length") } else { Ok(string) }
     }
 }
 

@@ -149,12 +149,12 @@ impl WebLog {
         let day = (self.clock_millis / DAY_MILLIS) as u64;
         let in_day = self.clock_millis - day as f64 * DAY_MILLIS;
         if self.bursts.0 != day {
-            let minute = || self.choice.unit() * (DAY_MILLIS - 60_000.0);
+            let burst_start = || self.choice.unit() * (DAY_MILLIS - 60_000.0);
             self.bursts = (
                 day,
                 std::array::from_fn({
-                    let mut minute = minute;
-                    move |_| minute()
+                    let mut burst_start = burst_start;
+                    move |_| burst_start()
                 }),
             );
         }

@@ -12,7 +12,7 @@ pub const PROCEDURES: usize = 400;
 pub const INSTANCES: usize = 24;
 /// Number of application servers.
 pub const SERVERS: usize = 60;
-/// Number of fixed combinations that monitoring calls again and again.
+/// Number of fixed calls that monitoring repeats.
 pub const POLLERS: usize = 200;
 /// Number of words in search texts.
 pub const WORDS: usize = 5_000;

@@ -84,7 +84,7 @@ pub fn svg(results: &Results<'_>, groups: &[Group<'_>], workload: &str) -> Resul
     let found = of_workload.into_iter().find_map(|group| Some((group, drawn(group)?)));
     let (group, drawn) = found.ok_or_else(|| {
         Failure(format!(
-            "no chart of {workload}: there is no run of it, above size tiny, with rates and sizes of the base (innodb; embedded: rocksdb) and another target"
+            "no chart of {workload}: no run larger than tiny has the rate and size of the base (innodb; embedded: rocksdb) and of another target"
         ))
     })?;
     render(results, group, &drawn)

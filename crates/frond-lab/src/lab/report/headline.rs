@@ -1,8 +1,8 @@
 //! The headline of a workload: the one metric by which its targets are compared on the first page.
 //!
-//! The registry of workloads names a step and a metric. If that was not measured, the rate of the
-//! steps is used: the geometric mean of several steps, or the peak of a sweep over threads. Steps
-//! that only prepare (`load…`) are used only if nothing else was measured.
+//! The registry of workloads names a step and a metric. If that was not measured, the first
+//! measured one of `FALLBACKS` is used: the geometric mean of several steps, or the peak of a sweep
+//! over threads. Steps that only prepare (`load…`) are used only if nothing else was measured.
 
 use super::group::{Group, Target};
 use crate::lab::metric::{self, Metric};
@@ -11,7 +11,7 @@ use crate::lab::workloads;
 
 /// Metrics that replace a headline that was not measured: the first of them that was measured is
 /// used.
-const RATE: &[&str] = &["ops_s", "exit_velocity", "seconds", "disk_b"];
+const FALLBACKS: &[&str] = &["ops_s", "exit_velocity", "seconds", "disk_b"];
 
 /// How the values of several steps are combined into one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ impl Headline {
         if let Some((step, name)) = registered.filter(|(step, name)| group.has(step, name)) {
             return Self::of_step(group, step, metric::find(name)?);
         }
-        let name = RATE.iter().find(|name| group.step_of(name).is_some())?;
+        let name = FALLBACKS.iter().find(|name| group.step_of(name).is_some())?;
         let metric = metric::find(name)?;
         let mut steps: Vec<String> =
             group.steps().into_iter().filter(|step| group.has(step, name)).collect();

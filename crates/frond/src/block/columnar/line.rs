@@ -9,13 +9,13 @@
 //!
 //! Threads: all.
 
-/// Most bits that a slope is shifted by.
+/// Maximum shift of a slope, in bits.
 pub(super) const SHIFT_MAX: u8 = 32;
 /// Bits of a slope's fraction, if it has one and there is room.
 const FRACTION_BITS: u8 = 20;
-/// Most pairs that a line is fitted to.
+/// Maximum number of pairs that a line is fitted to.
 pub(super) const PAIRS_MAX: usize = 96;
-/// Fewest pairs that a line is fitted to.
+/// Minimum number of pairs that a line is fitted to.
 const PAIRS_MIN: usize = 16;
 
 /// A line over another word: ((other − origin) · slope) >> shift.
@@ -39,9 +39,9 @@ impl Line {
         (far.wrapping_mul(self.slope) >> (self.shift & 63)) as u64
     }
 
-    /// Fits a line to most of these pairs (other, word), with as few fraction bits as possible.
-    /// Sorts the pairs. `None` if there are too few, or if the line is not worth it: vertical,
-    /// level, or the other word itself.
+    /// Fits a line to most of these pairs (other, word), with a whole slope, unless a fraction fits
+    /// them more closely. Sorts the pairs. `None` if there are too few, or if the line is not worth
+    /// it: vertical, level, or the other word itself.
     pub fn through(pairs: &mut [(u64, u64)]) -> Option<Self> {
         if pairs.len() < PAIRS_MIN {
             return None;

@@ -74,7 +74,7 @@ pub fn decode(
     out: &mut [u8],
 ) -> Result<(), BadBlock> {
     if out.len() > BLOCK_ROWS_BYTES_MAX {
-        return Err(BadBlock("longer than any transposed block"));
+        return Err(BadBlock("longer than a transposed block can be"));
     }
     SCRATCH.with_borrow_mut(|scratch| {
         let form_bytes_max = out.len() * FORM_RATIO_MAX;

@@ -46,7 +46,7 @@ pub(in crate::db) fn extent_of(
 ) -> Result<Extent> {
     let bytes_max = u32::try_from(bytes);
     let bytes = bytes_max.map_err(|_| {
-        let why = "the log names an extent longer than any";
+        let why = "the log names an extent longer than any extent can be";
         store.file().malformed(offset, bytes, "the log", why)
     })?;
     Ok(Extent { offset, bytes })

@@ -1,4 +1,4 @@
-//! Tests that spilled writes stay in some tens of pieces, whatever scans are open, and that scans
+//! Tests that spilled writes stay in a few dozen pieces, whatever scans are open, and that scans
 //! see what they saw (Rules: I44, I45).
 
 use std::collections::BTreeMap;

@@ -15,7 +15,8 @@
 //! 2. A row of an older version of the tree's layout is written as one of the newest version
 //!    (Rule: I49).
 //!
-//! Threads: all; the locks are held while a few hundred bytes are copied, twice per run.
+//! Threads: all; the locks are held while a few hundred bytes are copied, two to four times per
+//! run.
 
 use crate::{
     block::{

@@ -101,7 +101,7 @@ impl fmt::Display for LiveTxn {
         }
         if let Some((at, lasts)) = snapshot {
             let and = if locks.is_some() { "," } else { "" };
-            write!(f, "{and} has read as of commit {at} for {:.3} s", lasts.as_secs_f64())?;
+            write!(f, "{and} has been reading as of commit {at} for {:.3} s", lasts.as_secs_f64())?;
         }
         if *waits { write!(f, ", is waiting for a lock") } else { Ok(()) }
     }

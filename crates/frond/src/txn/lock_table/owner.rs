@@ -12,7 +12,7 @@
 //! 3. An owner is reused from one transaction to the next, whose id is greater. An interrupt names
 //!    the transaction that it is for: a late one has no effect.
 //!
-//! Threads: all. Lock order: an owner's `wait` is taken below every mutex of the table.
+//! Threads: all. Lock order: an owner's `wait` is taken last, after any mutex of the table.
 
 use std::time::Duration;
 

@@ -61,7 +61,7 @@ impl LockTable {
         self.lock_unwritten(locks, HashedKey::new(tree, key), mode, wait_policy)
     }
 
-    /// Locks a row of which the transaction has spilled no write; otherwise like
+    /// Locks a row for which the transaction has no spilled write; otherwise like
     /// [`lock_row`](Self::lock_row).
     pub fn lock_unwritten(
         &self,
@@ -101,8 +101,8 @@ impl LockTable {
     }
 
     /// Releases what the last [`lock_row`](Self::lock_row) of this set newly took, together with
-    /// the rows it was [joined](LockSet::join_last) to: the locks, or their upgrades (Rule: I46).
-    /// Has an effect once.
+    /// the rows it was [joined](LockSet::join_last) to: the locks, or their upgrades (Rule: I46). A
+    /// second call has no effect.
     pub fn unlock_last(&self, locks: &mut LockSet) {
         self.unlock_behind(locks, 0);
         locks.joins = false;

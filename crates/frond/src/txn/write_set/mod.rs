@@ -8,10 +8,10 @@
 //! Invariants
 //! 1. For each key the messages fold in the order in which they were added; a range delete hides
 //!    only earlier entries.
-//! 2. Positions ascend in the order in which entries and range deletes were added, also across a
+//! 2. Positions ascend in the order in which entries and range deletes were added, even across a
 //!    seal.
 //! 3. After `seal`, entries ascend strictly by (tree, key). Range deletes are ordered by tree and
-//!    then as they were added, and are older than every remaining entry.
+//!    then as they were added, and are older than every remaining entry that they cover.
 //!
 //! Threads: one.
 

@@ -2,7 +2,7 @@
 //! indexes, as published in 2011.
 //!
 //! There is one client, each transaction is one INSERT of a thousand rows, and the indexes exist
-//! before the first row. Another client may query all orders while rows are inserted.
+//! before the first row. Another client may query through each index meanwhile.
 
 mod embedded;
 mod queries;
@@ -42,7 +42,7 @@ pub const ENTRY: Entry = Entry {
 const ROW_BYTES: u64 = 28;
 const INNODB_ROW_BYTES: u64 = <Purchases as Source>::INNODB_ROW_BYTES;
 
-/// Begin of each statement.
+/// Start of each statement.
 const HEAD: &str =
     "INSERT INTO purchases_index(dateandtime,cashregisterid,customerid,productid,price) VALUES";
 
@@ -66,7 +66,7 @@ impl Iibench {
         let indexes = params.number("indexes")? as usize;
         if rows == 0 || per_commit == 0 || indexes > KEYS.len() || rows > i32::MAX as u64 {
             return Err(Failure(
-                "iibench: rows and rows_per_commit from 1, indexes from 0 to 3".to_owned(),
+                "iibench: allowed are rows from 1 to 2147483647, rows_per_commit from 1, indexes from 0 to 3".to_owned(),
             ));
         }
         let queries = Queries::new(params)?;

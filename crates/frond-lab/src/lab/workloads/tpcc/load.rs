@@ -26,7 +26,7 @@ const PAID: u64 = 1_000;
 /// Maximum number of texts in a row.
 const TEXTS: usize = 12;
 
-/// Takes the rows of a loader, and writes them in transactions of some hundred rows.
+/// Takes the rows of a loader, and writes them in transactions of a few hundred rows.
 pub trait Sink {
     /// Returns false when the step ends.
     fn go_on(&mut self) -> bool;

@@ -1,4 +1,4 @@
-//! Test of the sizes of fixed columns, so that review shows a change that makes one longer.
+//! Pins the encoded sizes of a fixed set of columns, so that a review shows if one grows.
 //!
 //! They resemble columns of the data sets for which the encodings were chosen: blocks of some
 //! hundred to two thousand rows of index entries and narrow rows.

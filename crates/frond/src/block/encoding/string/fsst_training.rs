@@ -85,13 +85,13 @@ fn sample(strings: &Strings) -> Vec<&[u8]> {
 
 /// About 0.6 of `count`, without a common factor, so that its multiples reach every number once.
 fn coprime_stride(count: usize) -> usize {
-    let divides = |mut a: usize, mut b: usize| {
+    let are_coprime = |mut a: usize, mut b: usize| {
         while b > 0 {
             (a, b) = (b, a % b);
         }
         a == 1
     };
-    (count * 5 / 8..).find(|&stride| divides(stride, count)).unwrap_or(1)
+    (count * 5 / 8..).find(|&stride| are_coprime(stride, count)).unwrap_or(1)
 }
 
 fn count(matcher: &Matcher, text: &[u8], counts: &mut Counts) {
