@@ -2,13 +2,13 @@
  * Frond: a storage engine for data sets larger than memory, and for write loads that would
  * overwhelm a B-tree. docs/c-api.md is the guide to this header.
  *
- * Results. Every call returns FROND_OK, FROND_NOT_FOUND, or the number of an error code
- * (docs/errors.md). It describes an error in the caller's frond_error, if there is one. FRD-1001
- * means that the call itself is wrong, for example that a pointer is null where null is not
- * allowed: nothing was done, and no handle was released.
+ * Results. A call that can fail returns FROND_OK, FROND_NOT_FOUND, or the number of an error code
+ * (docs/errors.md). If it fails, it describes the error in the caller's frond_error, if one was
+ * passed. FRD-1001 means that the call itself is wrong, for example that a pointer is null where
+ * null is not allowed: nothing was done, and no handle was released.
  *
  * Strings. Keys and values are passed as pointer and length, and may contain any bytes. Names are
- * text terminated by a zero byte.
+ * NUL-terminated strings in UTF-8.
  *
  * Callbacks must return: they must not throw or jump out of the library. They may call the library,
  * unless their description says otherwise.
@@ -345,7 +345,8 @@ typedef struct {
 typedef struct {
   // FROND_FAST, FROND_DEFAULT, FROND_SMALL.
   int32_t size_class;
-  // Whether keys are mostly inserted with a check that they are absent.
+  // Whether keys are mostly inserted with a check that they are absent. A bulk load or an index
+  // build of such a tree fails if a key occurs twice.
   bool unique;
   // Application data to store with the tree, up to 1 MiB; may be null.
   const void *attributes;
@@ -522,7 +523,8 @@ typedef struct {
   uint32_t tree;
   // Name of the tree, terminated by a zero byte; empty if the tree no longer exists.
   const char *tree_name;
-  // Hash of a row's key, 16 bytes: equal only for equal keys.
+  // Hash of a row's key, 16 bytes: the same for equal keys, and practically never for different
+  // ones.
   uint8_t key_hash[16];
   // Start of the key of a row, or of the row that waits for a gap.
   frond_key_start key;
@@ -786,9 +788,9 @@ typedef void (*frond_fold)(void *context,
                            size_t operand_length,
                            frond_buffer *out);
 
-// A user-defined merge operator, for frond_txn_merge. The store's threads apply it as well, also
-// to rows that were committed long ago. So it must be deterministic and associative, and must
-// never change. Once a tree has used it, the store does not open without it (FRD-1013).
+// A user-defined merge operator, for frond_txn_merge. The store's background threads apply it too,
+// at any time after the commit. So it must be deterministic and associative, and must never
+// change. Once a tree has used it, the store does not open without it (FRD-1013).
 typedef struct {
   // Number of the operator, 64 or above.
   uint8_t number;
@@ -1334,7 +1336,7 @@ int32_t frond_tree_row_count(const frond_tree *tree,
                              frond_error *error);
 
 // Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
-// they take. A null bound means from the first key, or to the last. `data_bytes` may be null.
+// they occupy. A null bound means from the first key, or to the last. `data_bytes` may be null.
 // Reads nothing from the file: for parts of the tree that were not read since the store was
 // opened, it uses the number of all rows. Returns 0 rows only if none is committed so far. A
 // transaction may have written rows, or may still see rows that were deleted since, so use
@@ -1375,8 +1377,8 @@ int32_t frond_txn_estimate(const frond_txn *txn,
                            frond_error *error);
 
 // Reserves `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
-// `least`, and is returned in `first`. No number is returned twice, whatever happens to the
-// transaction. After a restart, no number is returned that a commit can have used.
+// `least`, and is returned in `first`. No number is returned twice, even if the transaction is
+// rolled back. After a restart, no number is returned that a commit may have used.
 int32_t frond_tree_reserve(const frond_tree *tree,
                            uint32_t counter,
                            uint64_t least,
@@ -1394,8 +1396,8 @@ int32_t frond_tree_next_number(const frond_tree *tree,
 // parts, and so on: one number for each part of the keys' layout, or one number if keys have no
 // layout. `counts` receives the first `counts_max` of them, and `count` how many there are; pass
 // null and 0 to ask only for that. No number is 0, even for an empty tree. Numbers up to 64, and
-// those of trees of some thousand rows, are exact if nothing is written meanwhile; larger ones are
-// estimates. Reads some tens of thousands of rows, however many there are.
+// those of trees of a few thousand rows, are exact if nothing is written meanwhile; larger ones
+// are estimates. Reads some tens of thousands of rows, however many there are.
 int32_t frond_tree_distinct_prefixes(const frond_tree *tree,
                                      uint64_t *counts,
                                      size_t counts_max,
@@ -1519,7 +1521,7 @@ int32_t frond_cursor_seek_last(frond_cursor *cursor, frond_error *error);
 void frond_cursor_free(frond_cursor *cursor);
 
 // Changes the layout of a tree's values without rewriting any of them: from now on, a value
-// consists of the version and these parts. The present layout must begin with FROND_PART_VERSION.
+// consists of the version and these parts. The current layout must begin with FROND_PART_VERSION.
 // New attributes are set in the same commit; null with length 0 keeps the old ones. The change is
 // synced when this returns.
 //
@@ -1616,13 +1618,14 @@ int32_t frond_prepared_attach(const frond_db *db,
                               frond_error *error);
 
 // Assigns the commit its place in the commit order: from then on the transaction is decided.
-// `seqno`, which may be null, receives the number of the commit. Others see the commit at the
-// latest when frond_prepared_commit or frond_prepared_detach returns.
+// `seqno`, which may be null, receives the number of the commit. Other sessions see the commit at
+// the latest when frond_prepared_commit or frond_prepared_detach returns.
 //
 // The log space for the commit was reserved by the prepare, or when the store was opened. So this
-// call waits for no disk, and fails only once the store has stopped. There is one exception: if
-// opening the store warned of FRD-1303 (frond_warnings), the disk had no space to reserve. Until
-// it has, this call may fail with FRD-1301, and the transaction is still prepared.
+// call does not wait for the disk, and fails only once the store has stopped. There is one
+// exception: if opening the store warned of FRD-1303 (frond_warnings), the disk had no space to
+// reserve. Until space is available, this call may fail with FRD-1301; the transaction then
+// remains prepared.
 int32_t frond_prepared_commit_ordered(frond_prepared *prepared,
                                       uint64_t *seqno,
                                       frond_error *error);
@@ -1896,7 +1899,7 @@ int32_t frond_open(const char *path,
                    frond_error *error);
 
 // Closes the store: all commits become durable, and the next open needs no recovery. The handle is
-// released, also after an error. All other handles must still be released; until then, their calls
+// released, even after an error. All other handles must still be released; until then, their calls
 // fail with FRD-3204, except those of open cursors. Calls of other threads that wait, for locks or
 // for memory, fail with FRD-3204 at once, and open transactions are rolled back.
 int32_t frond_close(frond_db *db, frond_error *error);
