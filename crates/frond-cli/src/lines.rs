@@ -1,7 +1,7 @@
 //! Printing entries: as text with tabs, CSV, or JSON lines.
 //!
-//! `load` reads what a printer for `load` prints ([`Printer::for_load`]), in all three formats. Text
-//! for people also has the fields of rows that are not columns, with their names.
+//! `load` reads what a printer for `load` prints ([`Printer::for_load`]), in all three formats.
+//! Text for people also has the fields of rows that are not columns, with their names.
 
 use std::io::Write;
 

@@ -82,7 +82,7 @@ impl<'a> Target<'a> {
         file.file.unlock().map_err(|e| self.failed("unlock", e))
     }
 
-    /// Takes the lock that all who make this directory take before they change it.
+    /// Takes the lock that each maker of this directory takes before it changes anything there.
     fn lock(&self) -> Result<()> {
         let StoreFile { file, .. } = &*self.file;
         // The previous owner may have renamed or removed the file before it released the lock.

@@ -10,8 +10,8 @@ fn a_hot_row_does_not_prolong_recovery() {
     }
 }
 
-/// A thread that panics drops the last handle without closing the store: its background threads end,
-/// and with them the lock on the store. Promise: P16.
+/// A thread that panics drops the last handle without closing the store: its background threads
+/// end, and with them the lock on the store. Promise: P16.
 #[test]
 fn a_store_whose_user_panicked_can_be_opened_again() {
     let dir = tempfile::tempdir().unwrap();
