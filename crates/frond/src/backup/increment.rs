@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::{
     coding::Reader,
     error::{Error, Place, Result},
-    io::{ALIGN, Env, LockKind, OpenMode},
+    io::{ALIGN, Env, OpenMode},
     page::{LINK_BYTES, Link, PageKind, StoreFile},
     store::{self, SUPERBLOCK_BYTES, Superblock},
     sync::Arc,
@@ -113,14 +113,10 @@ impl<'a> IncrementWriter<'a> {
             let unfinished = unfinished.clone();
             move |error| Error::io(unfinished, action, 0, error)
         };
-        let file = store::open_unfinished(env, &unfinished, false)?;
-        // Its previous owner may have renamed or removed it before it released the lock.
-        if !(file.try_lock(LockKind::Exclusive).map_err(failed("lock"))?
-            && file.is_at(&unfinished).map_err(failed("look up"))?)
-        {
+        let Some(file) = store::lock_unfinished(env, &unfinished, false)? else {
             let owner = "another backup to the same target".into();
             return Err(Error::Locked { dir: unfinished, owner });
-        }
+        };
         file.set_len(0).map_err(failed("resize"))?;
         let file = StoreFile::new(file, &unfinished, superblock.store);
         Ok(Self { env, path: path.to_owned(), file, at: 0, chain: 0, records: 0 })

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     error::{Error, Result},
-    io::{Env, LockKind},
+    io::Env,
     page::{Link, StoreFile},
-    store::{STORE_FILE, Superblock, open_unfinished, write_slots},
+    store::{STORE_FILE, Superblock, lock_unfinished, write_slots},
     sync::Arc,
     wal,
 };
@@ -52,10 +52,13 @@ impl<'a> Target<'a> {
         }
         refuse_foreign(env, &unfinished)?;
         let path = unfinished.join(STORE_FILE);
-        let file = open_unfinished(env, &path, true)?;
+        // Each maker of this directory locks this file before it changes anything there.
+        let Some(file) = lock_unfinished(env, &path, true)? else {
+            let owner = "another backup or restore to the same target".into();
+            return Err(Error::Locked { dir: unfinished, owner });
+        };
         let file = StoreFile::new(file, path, superblock.store);
         let target = Self { env, dir: dir.to_owned(), unfinished, file };
-        target.lock()?;
         target.clear().inspect_err(|_| target.discard())?;
         let sized = target.file.file.set_len(superblock.totals.file_bytes);
         sized.map_err(|e| target.failed("resize", e)).inspect_err(|_| target.discard())?;
@@ -80,21 +83,6 @@ impl<'a> Target<'a> {
         sync(parent(dir))?;
         // Only now: a process that waits for the temporary name must not get these files.
         file.file.unlock().map_err(|e| self.failed("unlock", e))
-    }
-
-    /// Takes the lock that each maker of this directory takes before it changes anything there.
-    fn lock(&self) -> Result<()> {
-        let StoreFile { file, .. } = &*self.file;
-        // The previous owner may have renamed or removed the file before it released the lock.
-        if file.try_lock(LockKind::Exclusive).map_err(|e| self.failed("lock", e))?
-            && file.is_at(self.file.path()).map_err(|e| self.failed("look up", e))?
-        {
-            return Ok(());
-        }
-        Err(Error::Locked {
-            dir: self.unfinished.clone(),
-            owner: "another backup or restore to the same target".into(),
-        })
     }
 
     /// Removes what an earlier attempt left; the store file only loses its content.

@@ -18,7 +18,7 @@ use crate::{
     page::{Link, PageKind, StoreFile},
     run,
     store::{self, Extent, Page, Store, Superblock, TreeRoot},
-    tree::{Child, parse_node},
+    tree::{Child, OTHER_LEVEL, parse_node},
     types::VersionNumber,
 };
 
@@ -129,8 +129,7 @@ impl<'a> Walk<'a> {
         let node = parse_node(file, link, &page)?;
         drop(page);
         if node.level != level {
-            let why = "its level is not the one that its parent states";
-            return Err(file.malformed(link.offset, u64::from(link.bytes), WHAT, why));
+            return Err(file.malformed(link.offset, u64::from(link.bytes), WHAT, OTHER_LEVEL));
         }
         for run in node.run_refs() {
             // A leaf without entries has no extent.

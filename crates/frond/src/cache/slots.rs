@@ -141,7 +141,7 @@ impl CacheEntry {
     /// result is then how many of them it loaded during the window.
     pub(super) fn count_decode(&self, misses: &AtomicU64) -> Option<u64> {
         let before = self.decodes.fetch_add(1, Ordering::Relaxed);
-        if before % DECODES_HOT != 0 {
+        if !before.is_multiple_of(DECODES_HOT) {
             return None;
         }
         let now = misses.load(Ordering::Relaxed);

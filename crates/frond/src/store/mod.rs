@@ -110,7 +110,7 @@ pub use held_pages::{HeldExtent, HeldPages};
 #[cfg(test)]
 pub use open::create;
 pub use open::{
-    Found, NewLog, Opened, StoreOptions, create_with_log, no_store_file, open, open_unfinished,
+    Found, NewLog, Opened, StoreOptions, create_with_log, lock_unfinished, no_store_file, open,
     probe,
 };
 pub use page::{Page, page_bytes, verify as verify_page};

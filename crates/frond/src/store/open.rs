@@ -220,9 +220,8 @@ pub fn no_store_file(dir: &Path) -> Error {
 }
 
 /// Opens a file under its temporary name: a new one, or one that a crash or a failed attempt left
-/// behind. Unless it is locked, no process is making it now. After locking it, check that the path
-/// still [names](File::is_at) it.
-pub fn open_unfinished(env: &Env, path: &Path, direct: bool) -> Result<Arc<dyn File>> {
+/// behind. Unless it is locked, no process is making it now.
+fn open_unfinished(env: &Env, path: &Path, direct: bool) -> Result<Arc<dyn File>> {
     let mode = OpenMode { write: true, create_new: true, direct };
     loop {
         match env.vfs.open(path, mode) {
@@ -235,6 +234,16 @@ pub fn open_unfinished(env: &Env, path: &Path, direct: bool) -> Result<Arc<dyn F
             opened => return opened.map_err(|e| Error::io(path, "open", 0, e)),
         }
     }
+}
+
+/// Opens a file under its temporary name and locks it. `None` if another process is making it, or
+/// has renamed or removed it before it released the lock.
+pub fn lock_unfinished(env: &Env, path: &Path, direct: bool) -> Result<Option<Arc<dyn File>>> {
+    let failed = |action| move |e| Error::io(path, action, 0, e);
+    let file = open_unfinished(env, path, direct)?;
+    let is_owned = file.try_lock(LockKind::Exclusive).map_err(failed("lock"))?
+        && file.is_at(path).map_err(failed("look up"))?;
+    Ok(is_owned.then_some(file))
 }
 
 /// Writes the file of a new store, which gets its name later, and syncs it. Returns the store's id.
