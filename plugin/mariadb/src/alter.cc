@@ -8,6 +8,7 @@
 #include "index_change.h"
 #include "table_change.h"
 #include "table_options.h"
+#include "tree_names.h"
 
 using namespace frond;
 
@@ -121,6 +122,9 @@ bool ha_frond::can_convert_nocopy(const Field &field, const Column_definition &t
         return false;
     if (is_padded(was, field.charset()) || is_padded(is, type.charset))
         return false;
+    /* KEY partitioning may hash the spaces of a CHAR. */
+    if ((field.flags & FIELD_IN_PART_FUNC_FLAG) && (was == &type_handler_string || is == &type_handler_string))
+        return false;
     if ((is == &type_handler_string && was != is) || (is_blob(was) && !is_blob(is)))
         return false;
     if (!is_blob(is) && type.char_length < field.char_length())
@@ -153,9 +157,27 @@ Compare_keys ha_frond::compare_key_parts(const Field &field, const Column_defini
     return is.length == type.length ? Compare_keys::EqualButKeyPartLength : Compare_keys::NotEqual;
 }
 
+/*
+  Whether the rows are about to become a partition of a table whose primary key is another one. The
+  server compares keys by name only. It may have chosen a different UNIQUE key as the primary key in
+  each table, and rows are stored in its order.
+*/
+bool ha_frond::has_other_primary_than_exchanged() const
+{
+    const LEX *lex = ha_thd()->lex;
+    if (!(lex->alter_info.partition_flags & (ALTER_PARTITION_EXCHANGE | ALTER_PARTITION_CONVERT_IN)) ||
+        lex->query_tables == nullptr || lex->query_tables->table == nullptr)
+        return false;
+    const TABLE_SHARE *other = lex->query_tables->table->s, *own = table->s;
+    if (other->primary_key == MAX_KEY || own->primary_key == MAX_KEY)
+        return other->primary_key != own->primary_key;
+    return !is_same_name(other->key_info[other->primary_key].name.str, own->key_info[own->primary_key].name.str);
+}
+
 bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
 {
-    if ((changes != IS_EQUAL_YES && changes != IS_EQUAL_PACK_LENGTH) ||
+    if (has_other_primary_than_exchanged() ||
+        (changes != IS_EQUAL_YES && changes != IS_EQUAL_PACK_LENGTH) ||
         size_class(info->option_struct) != size_class(table->s->option_struct))
         return COMPATIBLE_DATA_NO;
     /* A lower number for AUTO_INCREMENT must be checked against the rows, which a copy does. */
@@ -165,6 +187,27 @@ bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
             return COMPATIBLE_DATA_NO;
     }
     return COMPATIBLE_DATA_YES;
+}
+
+/*
+  Whether the columns have their NULL bits in the same places of the record, which rows store as they
+  are. The first bit is free in a table without variable length, so ROW_FORMAT and a CHAR that
+  becomes a VARCHAR can move them.
+*/
+static bool has_same_null_bits(const TABLE *was, const TABLE *is)
+{
+    if (was->s->fields != is->s->fields || was->s->null_bytes != is->s->null_bytes)
+        return false;
+    for (uint i = 0; i < was->s->fields; i++) {
+        const Field *before = was->field[i], *after = is->field[i];
+        if (before->real_maybe_null() != after->real_maybe_null())
+            return false;
+        if (before->real_maybe_null() &&
+            (before->null_bit != after->null_bit ||
+             before->null_ptr - was->record[0] != after->null_ptr - is->record[0]))
+            return false;
+    }
+    return true;
 }
 
 /*
@@ -180,6 +223,8 @@ enum_alter_inplace_result ha_frond::check_if_supported_inplace_alter(TABLE *alte
         return HA_ALTER_INPLACE_NOT_SUPPORTED;
     }
     if (check_if_incompatible_data(info->create_info, IS_EQUAL_PACK_LENGTH) != COMPATIBLE_DATA_YES)
+        return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    if (!has_same_null_bits(table, altered))
         return HA_ALTER_INPLACE_NOT_SUPPORTED;
     if (!old_keys(table, altered, info))
         return HA_ALTER_INPLACE_NOT_SUPPORTED;

@@ -9,6 +9,8 @@ namespace frond {
 int Cursor::open(Session *session, Tree tree, const How &how, std::string_view from, std::string_view to)
 {
     close();
+    from_.assign(from);
+    to_.assign(to);
     session_ = session;
     tree_ = tree;
     how_ = how;
@@ -78,6 +80,8 @@ int Cursor::set_range(std::string_view from, std::string_view to)
         return open(session_, tree_, how_, from, to);
     forget_rows();
     forward_ = true;
+    from_.assign(from);
+    to_.assign(to);
     if (int code = frond_cursor_range(cursor_, from.empty() ? nullptr : from.data(), from.size(),
                                       to.empty() ? nullptr : to.data(), to.size(), session_->error()))
         return session_->fail(code);
@@ -86,7 +90,11 @@ int Cursor::set_range(std::string_view from, std::string_view to)
 
 int Cursor::leave_range(bool forward)
 {
-    if (cursor_ == nullptr || (row_ == nullptr && kept_key_.empty()))
+    if (cursor_ == nullptr) {
+        (forward ? to_ : from_).clear();
+        return 0;
+    }
+    if (row_ == nullptr && kept_key_.empty())
         return 0;
     std::string key(row_ == nullptr ? std::string_view(kept_key_) : this->key());
     if (!forward) {
@@ -127,16 +135,21 @@ int Cursor::seek_past_current(bool forward)
     return error;
 }
 
-int Cursor::reopen(bool forward)
+/*
+  Opens a suspended cursor again: in the given direction, the row of the kept key comes next, if it
+  still exists and is to be included.
+*/
+int Cursor::reopen(bool forward, bool includes_kept)
 {
     if (!suspended_)
         return HA_ERR_END_OF_FILE;
     if (int error = session_->begin_statement())
         return error;
     std::string key = kept_key_;
-    if (forward)
+    const std::string from = from_, to = to_;
+    if (forward != includes_kept)
         key.push_back('\0');
-    if (int error = open(session_, tree_, how_, {}, {}))
+    if (int error = open(session_, tree_, how_, from, to))
         return error;
     int error = seek(key);
     forward_ = forward;
@@ -166,7 +179,7 @@ int Cursor::fetch(bool forward)
 int Cursor::step(bool forward)
 {
     if (cursor_ == nullptr) {
-        if (int error = reopen(forward))
+        if (int error = reopen(forward, false))
             return error;
     } else if (forward != forward_) {
         if (row_ != nullptr) {
@@ -193,9 +206,34 @@ int Cursor::step(bool forward)
     return fetch(forward);
 }
 
+/* Opens the cursor again at the row of the kept key; HA_ERR_KEY_NOT_FOUND if it is gone. */
+int Cursor::reopen_at_row()
+{
+    const std::string key = kept_key_;
+    const bool forward = forward_;
+    if (int error = reopen(forward, true))
+        return error;
+    const int error = fetch(forward);
+    if (error == 0 && this->key() == key)
+        return 0;
+    if (error != 0 && error != HA_ERR_END_OF_FILE)
+        return error;
+    /* The next step reads the row after it, or before it. */
+    if (int failed = seek(forward ? key + '\0' : key))
+        return failed;
+    forward_ = forward;
+    return HA_ERR_KEY_NOT_FOUND;
+}
+
 int Cursor::relock()
 {
     frond_rows rows;
+    if (cursor_ == nullptr) {
+        if (int error = reopen_at_row())
+            return error;
+        if (is_locked())
+            return 0;
+    }
     int code = frond_cursor_relock(cursor_, -1, &rows, session_->error());
     if (code == FROND_NOT_FOUND)
         return HA_ERR_KEY_NOT_FOUND;

@@ -94,7 +94,8 @@ private:
 
     int seek(std::string_view key);
     int fetch(bool forward);
-    int reopen(bool forward);
+    int reopen(bool forward, bool includes_kept);
+    int reopen_at_row();
     int seek_past_current(bool forward);
     void forget_rows();
 
@@ -109,6 +110,8 @@ private:
     size_t expected_ = 0;
     uint64_t writes_at_fetch_ = 0;
     bool suspended_ = false;
+    /* The range; an empty end means no end. */
+    std::string from_, to_;
     /* Key of the current row if its batch is gone. */
     std::string kept_key_;
     Cursor *next_ = nullptr;

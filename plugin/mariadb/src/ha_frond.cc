@@ -143,6 +143,9 @@ int ha_frond::start_stmt(THD *thd, thr_lock_type type)
         set_row_lock(FROND_EXCLUSIVE);
     else if (type == TL_READ && thd_sql_command(thd) == SQLCOM_SELECT)
         row_lock_ = FROND_NO_LOCK;
+    else
+        row_lock_ = statement_row_lock_;
+    skips_locked_ = type == TL_READ_SKIP_LOCKED || type == TL_WRITE_SKIP_LOCKED;
     session_->enter_substatement();
     return 0;
 }

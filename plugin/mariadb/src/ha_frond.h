@@ -122,7 +122,12 @@ private:
     using Index = frond::Plan::Index;
 
     const frond::Plan &plan() const { return share_->plan; }
-    int begin() { return copy_ != nullptr ? 0 : session_->begin_statement(); }
+    int begin()
+    {
+        if (row_lock_ != FROND_NO_LOCK)
+            session_->set_last_locker(this);
+        return copy_ != nullptr ? 0 : session_->begin_statement();
+    }
     bool can_reinterpret(const Field &field, CHARSET_INFO *charset) const;
     int lock_for_copy();
     void copy_primary(uchar *to, const uchar *record) const;
@@ -180,7 +185,10 @@ private:
       Sets the row lock. Nothing of a temporary table is locked, and the server itself locks a
       SEQUENCE.
     */
-    void set_row_lock(int lock) { row_lock_ = share_->is_temporary() || is_sequence() ? FROND_NO_LOCK : lock; }
+    void set_row_lock(int lock)
+    {
+        row_lock_ = statement_row_lock_ = share_->is_temporary() || is_sequence() ? FROND_NO_LOCK : lock;
+    }
     void raise_auto_increment();
     /* How a session keeps others from locking the numbers while it takes some. */
     enum class Numbers { FREE, COUNTED, SHARED };
@@ -209,6 +217,7 @@ private:
     */
     enum class At { Row, Search, Begin, End };
 
+    bool has_other_primary_than_exchanged() const;
     bool is_being_planned() const;
     void pass_statistics();
     frond::Cursor::How how(const frond::Tree &tree);
@@ -230,7 +239,7 @@ private:
     int read_current(uchar *record);
     bool filters_entries(const uchar *record) const;
     int check_entry();
-    int fetch_row(std::string_view row_key, uchar *record);
+    int fetch_row(std::string_view row_key, bool with_last, uchar *record);
     int decode_row(std::string_view row_key, std::string_view value, bool is_whole, uchar *record);
     bool decode_entry(const Index &index, std::string_view key, std::string_view value, uchar *record,
                       const MY_BITMAP *wanted, std::string *row_key);
@@ -259,6 +268,8 @@ private:
     bool is_copied_into_ = false, is_bulk_insert_ = false;
     std::unique_ptr<frond::Table_load> load_;
     int row_lock_ = FROND_NO_LOCK;
+    /* As the server has locked the table; a plain SELECT in a function locks no rows for a while. */
+    int statement_row_lock_ = FROND_NO_LOCK;
     /* The row lock that was set before a copy of the table took its tree lock. */
     std::optional<int> lock_before_copy_;
     bool skips_locked_ = false;

@@ -36,11 +36,6 @@ std::string hexadecimal(const LEX_CUSTRING &bytes)
     return text;
 }
 
-bool is_same_name(const LEX_CSTRING &a, const LEX_CSTRING &b)
-{
-    return my_strcasecmp(system_charset_info, a.str, b.str) == 0;
-}
-
 /* A set of columns of a table. */
 class Columns {
 public:
@@ -72,14 +67,14 @@ std::optional<Old_keys> old_keys(const TABLE *table, const TABLE *altered, const
         if (std::find(added, end, i) != end)
             continue;
         const KEY *key = &info->key_info_buffer[i];
-        LEX_CSTRING name = key->name;
-        if (!is_same_name(name, altered->key_info[i].name))
+        const char *name = key->name.str;
+        if (!is_same_name(name, altered->key_info[i].name.str))
             return std::nullopt;
         for (const Alter_inplace_info::Rename_key_pair &pair : info->rename_keys)
             if (pair.new_key == key)
-                name = pair.old_key->name;
+                name = pair.old_key->name.str;
         for (uint number = 0; number < table->s->keys; number++)
-            if (is_same_name(table->key_info[number].name, name))
+            if (is_same_name(table->key_info[number].name.str, name))
                 old[i] = number;
         if (!old[i])
             return std::nullopt;
@@ -266,22 +261,18 @@ Attributes Index_change::changed() const
     after.has_primary = has_primary_;
     after.index_names = names_;
     after.indexes = old_.size();
-    after.trees.clear();
     after.rows_per_key.clear();
     if (auto_increment_)
         after.auto_increment = *auto_increment_;
+    std::vector<uint> numbers;
     for (uint key = 0; key < old_.size(); key++) {
-        after.trees.push_back(old_[key] ? before.tree_number(*old_[key]) : new_trees_.at(key).number);
+        numbers.push_back(old_[key] ? before.tree_number(*old_[key]) : new_trees_.at(key).number);
         if (old_[key] && *old_[key] < before.rows_per_key.size()) {
             after.rows_per_key.resize(key + 1);
             after.rows_per_key[key] = before.rows_per_key[*old_[key]];
         }
     }
-    bool is_usual = true;
-    for (uint key = 0; key < after.trees.size(); key++)
-        is_usual = is_usual && after.trees[key] == key;
-    if (is_usual)
-        after.trees.clear();
+    after.set_trees(std::move(numbers));
     return after;
 }
 

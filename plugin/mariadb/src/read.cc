@@ -182,8 +182,11 @@ bool ha_frond::decode_row_key(std::string_view row_key, const MY_BITMAP *wanted,
     return true;
 }
 
-/* Reads a row by its key into the record. */
-int ha_frond::fetch_row(std::string_view row_key, uchar *record)
+/*
+  Reads a row by its key into the record. `with_last` if its lock belongs together with the one that
+  was taken last, that of the entry that led to it: `unlock_row` then releases both.
+*/
+int ha_frond::fetch_row(std::string_view row_key, bool with_last, uchar *record)
 {
     choose_projection();
     frond_bytes ahead;
@@ -196,7 +199,7 @@ int ha_frond::fetch_row(std::string_view row_key, uchar *record)
     frond_read_options_init(&options);
     options.row_lock = row_lock_;
     options.when_locked = skips_locked_ ? FROND_SKIP_LOCKED : FROND_WAIT;
-    options.with_last = true;
+    options.with_last = with_last;
     if (is_sequence())
         options.sees = FROND_NEWEST;
     options.projection = projection();
@@ -254,7 +257,7 @@ int ha_frond::read_current(uchar *record)
         const bool is_whole = projection() == nullptr;
         /* The server wants other columns than when the scan started. */
         if (cursor_.how().projection_number != projection_number())
-            return fetch_row(row_key_, record);
+            return fetch_row(row_key_, true, record);
         if (plan().row->has_blobs()) {
             /* BLOBs of the record point into the value, and must outlive the cursor. */
             if (int code = frond_buffer_set(&row_buffer_, value.data(), value.size(), session_->error()))
@@ -294,7 +297,7 @@ int ha_frond::read_by_entry(const Index &index, std::string_view key, std::strin
     if (!is_point_ && is_plain_read())
         if (int error = read_entries_ahead(index))
             return error;
-    if (int error = fetch_row(row_key_, record))
+    if (int error = fetch_row(row_key_, true, record))
         return error;
     /* The row has no virtual columns, and decoding it has set their NULL bits. */
     return !is_keyread || decode_entry(index, key, value, record, table->read_set, &row_key_) ? 0 : HA_ERR_CRASHED;
@@ -679,7 +682,7 @@ int ha_frond::rnd_pos(uchar *record, uchar *position)
     else
         row_key_.assign(reinterpret_cast<const char *>(position), ROW_ID_BYTES);
     is_semi_consistent_ = false;
-    return fetch_row(row_key_, record);
+    return fetch_row(row_key_, false, record);
 }
 
 /* Copies the primary key of a record, in the server's format. */
@@ -747,7 +750,7 @@ int ha_frond::read_point(const Index &index, uchar *record)
     is_semi_consistent_ = false;
     if (index.number == plan().primary) {
         row_key_ = search_;
-        return fetch_row(row_key_, record);
+        return fetch_row(row_key_, false, record);
     }
     frond_read_options options;
     frond_read_options_init(&options);
@@ -959,7 +962,10 @@ int ha_frond::index_next_same(uchar *record, const uchar *, uint)
     return is_point_ ? HA_ERR_END_OF_FILE : step(record, true, search_);
 }
 
-/* Called for a row that the statement does not want: at READ COMMITTED its lock is released. */
+/*
+  Called for a row that the statement does not want: at READ COMMITTED its lock is released. A join
+  may say so after other tables of it, or of a function, have locked rows; then the lock stays.
+*/
 void ha_frond::unlock_row()
 {
     if (is_semi_consistent_) {
@@ -967,6 +973,6 @@ void ha_frond::unlock_row()
         return;
     }
     if (row_lock_ != FROND_NO_LOCK && thd_tx_isolation(table->in_use) <= ISO_READ_COMMITTED &&
-        session_->txn() != nullptr)
+        session_->txn() != nullptr && session_->last_locker() == this)
         frond_txn_unlock_last(session_->txn(), nullptr);
 }

@@ -349,8 +349,10 @@ int rollback(handlerton *, THD *thd, bool all)
 
 int close_connection(handlerton *, THD *thd)
 {
-    delete Session::find(thd);
+    Session *session = Session::find(thd);
+    /* Takes the lock under which KILL finds the session, so that no KILL uses it any more. */
     thd_set_ha_data(thd, hton, nullptr);
+    delete session;
     return 0;
 }
 

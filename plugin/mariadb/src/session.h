@@ -76,6 +76,9 @@ public:
         duplicate_key_ = key;
     }
     uint duplicate_key(const TABLE_SHARE *table) const { return table == duplicate_in_ ? duplicate_key_ : UINT_MAX; }
+    /* The handler whose call read a row under a lock last: `unlock_last` releases that row's locks. */
+    const void *last_locker() const { return last_locker_; }
+    void set_last_locker(const void *handler) { last_locker_ = handler; }
     bool is_repeatable_read() const { return isolation_ == FROND_REPEATABLE_READ; }
     bool is_serializable() const { return isolation_ == FROND_SERIALIZABLE; }
 
@@ -121,6 +124,7 @@ private:
     uint64_t writes_ = 0;
     const TABLE_SHARE *duplicate_in_ = nullptr;
     uint duplicate_key_ = UINT_MAX;
+    const void *last_locker_ = nullptr;
     Cursor *cursors_ = nullptr;
     /* Cancels all transactions of the session. */
     frond_interrupter *interrupter_ = nullptr;

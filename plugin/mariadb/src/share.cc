@@ -96,6 +96,43 @@ void Attributes::name_keys(const TABLE_SHARE *table)
         index_names.emplace_back(table->key_info[i].name.str);
 }
 
+void Attributes::arrange_keys(const Plan &plan)
+{
+    std::vector<uint> was;
+    for (const Plan::Index &index : plan.indexes) {
+        auto found = std::find_if(index_names.begin(), index_names.end(), [&index](const std::string &name) {
+            return is_same_name(name.c_str(), index.name.c_str());
+        });
+        if (found == index_names.end())
+            return;
+        was.push_back(found - index_names.begin());
+    }
+    if (was.size() != indexes || std::is_sorted(was.begin(), was.end()))
+        return;
+    const Attributes before = *this;
+    std::vector<uint> numbers;
+    index_names.clear();
+    rows_per_key.clear();
+    for (uint key = 0; key < indexes; key++) {
+        index_names.push_back(plan.indexes[key].name);
+        numbers.push_back(before.tree_number(was[key]));
+        rows_per_key.emplace_back();
+        if (was[key] < before.rows_per_key.size())
+            rows_per_key.back() = before.rows_per_key[was[key]];
+    }
+    set_trees(std::move(numbers));
+}
+
+void Attributes::set_trees(std::vector<uint> numbers)
+{
+    trees.clear();
+    for (uint key = 0; key < numbers.size(); key++)
+        if (numbers[key] != key) {
+            trees = std::move(numbers);
+            return;
+        }
+}
+
 int Attributes::read(const frond_tree *tree, Attributes *attributes)
 {
     frond_error error;
@@ -134,6 +171,7 @@ Plan::Plan(const TABLE *table) : primary(table->s->primary_key)
     for (uint i = 0; i < table->s->keys; i++) {
         indexes.emplace_back(table, &table->key_info[i]);
         indexes.back().number = i;
+        indexes.back().name = table->key_info[i].name.str;
         const KEY &key = table->key_info[i];
         indexes.back().is_unique = key.flags & HA_NOSAME;
         if (key.algorithm == HA_KEY_ALG_LONG_HASH)
@@ -222,6 +260,7 @@ int Share::open_trees()
                         attributes.indexes, plan.indexes.size());
         return HA_ERR_INCOMPATIBLE_DEFINITION;
     }
+    attributes.arrange_keys(plan);
     trees_.assign(plan.indexes.size(), nullptr);
     for (uint i = 0; i < plan.indexes.size(); i++) {
         if (i == plan.primary)

@@ -19,6 +19,8 @@ enum Counter : uint32_t { AUTO_INCREMENT_COUNTER = 0, ROW_ID_COUNTER = 1 };
 
 constexpr uint ROW_ID_BYTES = 8;
 
+struct Plan;
+
 /* Data stored with a table's row tree. */
 struct Attributes {
     /* Part of the names of its index trees, which keep their names when the table is renamed. */
@@ -31,15 +33,15 @@ struct Attributes {
     /* How many rows the table had then; 0 if ANALYZE never ran. */
     uint64_t analyzed_rows = 0;
     /*
-      Only for views of the store, which read no .frm file: whether key 0 is the primary key, and
-      the names of all keys.
+      Whether key 0 is the primary key, and the names of all keys; views of the store read no .frm
+      file.
     */
     bool has_primary = false;
     std::vector<std::string> index_names;
     /*
-      The number in the name of each key's tree, once an ALTER in place has added or dropped keys:
-      the server then renumbers the other keys, while their trees keep their names. Empty: each key
-      has the number of its tree.
+      The number in the name of each key's tree, once an ALTER in place has added or dropped keys,
+      or an exchange has changed their order: the server then renumbers the keys, while their trees
+      keep their names. Empty: each key has the number of its tree.
     */
     std::vector<uint> trees;
     /* Version of the .frm file, as of the last ALTER in place. */
@@ -47,6 +49,13 @@ struct Attributes {
 
     /* Takes the names of a table's keys. */
     void name_keys(const TABLE_SHARE *table);
+    /*
+      Puts the keys into the order of the table's definition. EXCHANGE PARTITION gives rows to a
+      table whose keys may have the same names in another order.
+    */
+    void arrange_keys(const Plan &plan);
+    /* Sets the number of each key's tree. */
+    void set_trees(std::vector<uint> numbers);
     std::string encode() const;
     static bool decode(std::string_view text, Attributes *attributes);
     uint tree_number(uint key) const { return trees.empty() ? key : trees[key]; }
@@ -77,6 +86,7 @@ struct Plan {
         */
         uint guarded_parts = 0;
         uint number = 0; /* Index in TABLE::key_info. */
+        std::string name;
     };
 
     bool has_primary() const { return primary != MAX_KEY; }

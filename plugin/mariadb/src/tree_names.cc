@@ -57,6 +57,11 @@ std::string decode_name(const std::string &name)
     return std::string(decoded, filename_to_tablename(name.c_str(), decoded, sizeof decoded, true));
 }
 
+bool is_same_name(const char *a, const char *b)
+{
+    return my_strcasecmp(system_charset_info, a, b) == 0;
+}
+
 Tree_names::Tree_names()
 {
     struct Table {

@@ -45,6 +45,9 @@ private:
 std::string encode_name(const char *name);
 std::string decode_name(const std::string &name);
 
+/* Whether two keys of a table would have the same name. */
+bool is_same_name(const char *a, const char *b);
+
 }  // namespace frond
 
 #endif

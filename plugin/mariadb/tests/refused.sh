@@ -21,6 +21,10 @@ refuses "$1" "SPATIAL" "CREATE TABLE x (a POINT NOT NULL, SPATIAL INDEX (a)) ENG
 refuses "$1" "DATA DIRECTORY" "CREATE TABLE x (a INT) ENGINE=FROND DATA DIRECTORY='/tmp'"
 refuses "$1" "FOREIGN KEY" "CREATE TABLE c (a INT PRIMARY KEY, FOREIGN KEY (a) REFERENCES parent(a)) ENGINE=FROND"
 refuses "$1" "FOREIGN KEY\|ERROR" "CREATE TABLE i (a INT PRIMARY KEY) ENGINE=InnoDB; CREATE TABLE j (a INT, FOREIGN KEY (a) REFERENCES i(a)) ENGINE=InnoDB; ALTER TABLE j ENGINE=FROND"
+sql "$1" "CREATE TABLE xp (a INT NOT NULL, b INT NOT NULL, UNIQUE ua(a,b), UNIQUE ub(b,a)) ENGINE=FROND PARTITION BY HASH(a+b);
+    CREATE TABLE xt (a INT NOT NULL, b INT NOT NULL, UNIQUE ub(b,a), UNIQUE ua(a,b)) ENGINE=FROND"
+refuses "$1" "different definitions" "ALTER TABLE xp EXCHANGE PARTITION p0 WITH TABLE xt"
+sql "$1" "DROP TABLE xp, xt"
 left=$(sql "$1" "SHOW TABLES" | tr '\n' ' ')
 [ "$left" = "i j p " ] || { echo "left behind: $left" >&2; failed=1; }
 [ $failed = 0 ] && echo "refused: all by name"
