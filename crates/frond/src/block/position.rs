@@ -153,14 +153,6 @@ impl Position {
         Ok(())
     }
 
-    /// True if columns of the current block were decoded by a codec.
-    pub fn has_decoded(&self) -> bool {
-        match &self.0 {
-            Kind::Row { .. } => false,
-            Kind::Columnar(rows) => rows.has_decoded(),
-        }
-    }
-
     /// The current key.
     #[inline]
     pub fn key(&self) -> &[u8] {

@@ -1,6 +1,6 @@
 //! The block cache: blocks of runs in the form that readers search, so that a cached point read
 //! costs one search. Row blocks are kept decompressed. Columnar blocks are kept as they are stored,
-//! or unpacked where the cache has free space, or where their columns are decoded very often.
+//! or unpacked where the cache has free space.
 //!
 //! Invariants
 //! 1. A key names one content for ever: [`BlockKey`] holds the extent's hash, or a number that is
@@ -63,17 +63,6 @@ pub trait BlockSource: Send + Sync + fmt::Debug {
 
     /// Counts a block that was found in its slot, without the cache.
     fn found_in_slot(&self) {}
-
-    /// Counts that a reader decoded columns of this cached block, which `slots` belong to. If that
-    /// happens often, `unpack` converts the block, and the cache keeps the result instead.
-    fn decoded(
-        &self,
-        _key: BlockKey,
-        _block: &CacheEntry,
-        _slots: &Arc<BlockSlots>,
-        _unpack: &dyn Fn(&[u8]) -> Option<Box<[u8]>>,
-    ) {
-    }
 }
 
 /// A block in the form that readers search, shared with the cache.
@@ -156,11 +145,6 @@ impl CachedBlock {
     /// The shared block itself.
     #[cfg(test)]
     pub(super) fn shared(&self) -> &Arc<CacheEntry> {
-        &self.0
-    }
-
-    /// The block as the cache knows it.
-    pub fn entry(&self) -> &CacheEntry {
         &self.0
     }
 
@@ -456,36 +440,6 @@ impl BlockSource for BlockCache {
     fn found_in_slot(&self) {
         self.hits.mine().fetch_add(1, Ordering::Relaxed);
     }
-
-    fn decoded(
-        &self,
-        key: BlockKey,
-        block: &CacheEntry,
-        slots: &Arc<BlockSlots>,
-        unpack: &dyn Fn(&[u8]) -> Option<Box<[u8]>>,
-    ) {
-        // A block that is read rarely would displace others that are read as often.
-        let loaded = block.count_decode(&self.misses);
-        if cfg!(shuttle) || loaded.is_none_or(|loaded| loaded > self.blocks.len() as u64) {
-            return;
-        }
-        // The caller may be wrong about the key (invariant 1).
-        let resident = self.blocks.peek(&key);
-        if !resident.is_some_and(|resident| std::ptr::eq(&*resident.0, block)) {
-            return;
-        }
-        let Some(unpacked) = unpack(block.bytes()) else { return };
-        // Without memory, the block stays as it is.
-        let Ok(mut bytes) = BlockBytes::new(unpacked.len(), &|bytes| self.make_room(bytes)) else {
-            return;
-        };
-        bytes.bytes_mut().copy_from_slice(&unpacked);
-        let unpacked = CacheEntry::new(bytes, true);
-        // The old block leaves its slot, and readers that hold it keep it.
-        if self.blocks.replace(key, CachedBlock(unpacked.clone()), true).is_ok() {
-            slots.put(key.block as usize, &unpacked);
-        }
-    }
 }
 
 impl fmt::Debug for BlockCache {
@@ -511,7 +465,6 @@ impl BlockSource for NoCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::slots::DECODES_HOT;
 
     fn key(block: u32) -> BlockKey {
         BlockKey { extent: 4096, stamp: 1, block }
@@ -539,72 +492,6 @@ mod tests {
         assert!((5..=9).contains(&long), "{lengths:?}");
         assert_eq!(lengths[..long], vec![10_000; long]);
         assert_eq!(lengths[39], 1000);
-    }
-
-    /// Fills a block with its number.
-    fn fill(cache: &BlockCache, slots: &Arc<BlockSlots>, block: u32) -> CachedBlock {
-        let mut fill = |out: &mut [u8]| {
-            out.fill(block as u8);
-            Ok(1)
-        };
-        let load = Load { raw_bytes: 1000, fill: &mut fill, unpack: &|_| None, slots: Some(slots) };
-        cache.block(key(block), load).unwrap()
-    }
-
-    /// A block that is decoded often while few are loaded is exchanged, in the cache and in its
-    /// slot; one that is decoded as often while many are loaded is not.
-    #[test]
-    #[cfg(not(shuttle))]
-    fn a_block_that_is_decoded_often_is_unpacked() {
-        let cache = BlockCache::new(FramePool::new(1 << 20), 100_000);
-        let slots = BlockSlots::new(100_000);
-        let longer = |block: &[u8]| Some(vec![block[0]; 3000].into_boxed_slice());
-        let decode = |block: u32| {
-            let found = slots.get(block as usize).expect("in its slot");
-            cache.decoded(key(block), found.entry().unwrap(), &slots, &longer);
-        };
-        let length = |block: u32| slots.get(block as usize).map(|block| block.len());
-        for block in [0, 0, 1, 1] {
-            fill(&cache, &slots, block);
-        }
-        for _ in 0..DECODES_HOT {
-            decode(1);
-        }
-        assert_eq!(length(1), Some(1000), "a window has one more decode");
-        let before = fill(&cache, &slots, 1);
-        decode(1);
-        assert_eq!((length(0), length(1)), (Some(1000), Some(3000)));
-        let after = fill(&cache, &slots, 1);
-        assert!(after.len() == 3000 && after.iter().all(|&byte| byte == 1));
-        assert!(before.len() == 1000 && before.iter().all(|&byte| byte == 1));
-        let mut next = 2;
-        for _ in 0..10 * DECODES_HOT {
-            decode(0);
-            for _ in 0..20 {
-                fill(&cache, &slots, next);
-                next += 1;
-            }
-        }
-        assert_eq!(length(0), Some(1000), "as many blocks were loaded as the cache holds");
-    }
-
-    /// A caller with a block of another key, or one that was evicted, changes nothing.
-    #[test]
-    #[cfg(not(shuttle))]
-    fn only_the_block_of_the_key_is_unpacked() {
-        let cache = BlockCache::new(FramePool::new(1 << 20), 100_000);
-        let slots = BlockSlots::new(2);
-        let blocks = [0, 0, 1, 1].map(|block| fill(&cache, &slots, block));
-        let longer = |block: &[u8]| Some(vec![block[0]; 3000].into_boxed_slice());
-        for _ in 0..=DECODES_HOT {
-            cache.decoded(key(1), blocks[0].entry(), &slots, &longer);
-        }
-        cache.forget(&key(1));
-        for _ in 0..=DECODES_HOT {
-            cache.decoded(key(1), blocks[2].entry(), &slots, &longer);
-        }
-        assert!(!cache.holds(&key(1)) && slots.get(1).is_none());
-        assert_eq!(slots.get(0).map(|block| block.len()), Some(1000));
     }
 
     #[test]

@@ -10,4 +10,4 @@ mod spans;
 pub use blocks::{BlockCache, BlockCacheStats, BlockKey, BlockSource, CachedBlock, Load, NoCache};
 pub use frames::{FRAME_BYTES, Frame, FrameBuf, FramePool};
 pub(crate) use frames::{FrameMemory, Kept};
-pub use slots::{BlockSlots, CacheEntry, SlotBlock};
+pub use slots::{BlockSlots, SlotBlock};

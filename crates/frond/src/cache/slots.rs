@@ -23,30 +23,21 @@ use std::{fmt, ops::Deref};
 use arc_swap::{ArcSwapOption, Guard};
 
 use super::blocks::BlockBytes;
-use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, Weak};
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 
 /// The slots of one run's blocks.
 pub struct BlockSlots(Box<[ArcSwapOption<CacheEntry>]>);
 
 /// A block that the cache holds, or has held.
 #[derive(Debug)]
-pub struct CacheEntry {
+pub(super) struct CacheEntry {
     bytes: BlockBytes,
     /// See invariant 4. Readers write it at most once after each time that the cache reads it.
     was_used: AtomicBool,
     /// True once a reader has asked for the block.
     was_requested: AtomicBool,
-    /// How many times readers have decoded columns of the block.
-    decodes: AtomicU32,
-    /// The cache's misses when the current window of [`DECODES_HOT`] decodes began.
-    window_began: AtomicU64,
     home: Mutex<Home>,
 }
-
-/// A block whose columns are decoded this often while the cache loads as many blocks as it holds is
-/// worth more memory. To load and check a block costs about as much as to decode one column four
-/// times, and a block takes about twice its memory when it is unpacked; so this is some margin.
-pub(super) const DECODES_HOT: u32 = 16;
 
 #[derive(Debug)]
 enum Home {
@@ -124,30 +115,9 @@ impl BlockSlots {
 }
 
 impl CacheEntry {
-    pub(super) fn new(bytes: BlockBytes, was_requested: bool) -> Arc<Self> {
+    pub fn new(bytes: BlockBytes, was_requested: bool) -> Arc<Self> {
         let (was_used, home) = (AtomicBool::new(false), Mutex::new(Home::At(Weak::new())));
-        Arc::new(Self {
-            bytes,
-            was_used,
-            was_requested: AtomicBool::new(was_requested),
-            decodes: AtomicU32::new(0),
-            window_began: AtomicU64::new(0),
-            home,
-        })
-    }
-
-    /// Counts that a reader decoded columns of the block. `misses` is the number of blocks that the
-    /// cache has loaded so far; it is read only when a window of [`DECODES_HOT`] decodes ends. The
-    /// result is then how many of them it loaded during the window.
-    pub(super) fn count_decode(&self, misses: &AtomicU64) -> Option<u64> {
-        let before = self.decodes.fetch_add(1, Ordering::Relaxed);
-        if !before.is_multiple_of(DECODES_HOT) {
-            return None;
-        }
-        let now = misses.load(Ordering::Relaxed);
-        let began = self.window_began.swap(now, Ordering::Relaxed);
-        // The first decode begins the first window.
-        (before > 0).then(|| now.saturating_sub(began))
+        Arc::new(Self { bytes, was_used, was_requested: AtomicBool::new(was_requested), home })
     }
 
     /// True if a reader has asked for the block.
@@ -162,7 +132,7 @@ impl CacheEntry {
         }
     }
 
-    pub(super) fn bytes(&self) -> &BlockBytes {
+    pub fn bytes(&self) -> &BlockBytes {
         &self.bytes
     }
 
@@ -186,11 +156,6 @@ impl CacheEntry {
 }
 
 impl SlotBlock {
-    /// The block as the cache knows it.
-    pub fn entry(&self) -> Option<&CacheEntry> {
-        self.0.as_deref()
-    }
-
     /// Turns it into an owned reference, at the cost of one count.
     pub(super) fn keep(self) -> Option<Arc<CacheEntry>> {
         Guard::into_inner(self.0)

@@ -16,7 +16,7 @@ use arc_swap::Guard;
 use super::{Run, index::BlockEntry, reader::Data};
 use crate::{
     block::{Chunks, Payload},
-    cache::{BlockSource, CacheEntry, CachedBlock, SlotBlock},
+    cache::{BlockSource, CachedBlock, SlotBlock},
     error::Result,
     message::{Message, Tag},
     sync::Arc,
@@ -64,14 +64,6 @@ impl BlockGuard {
         Self(Pin::InRun { data, part })
     }
 
-    /// The block as the cache knows it, unless it is in the frames of an unwritten run.
-    pub(super) fn entry(&self) -> Option<&CacheEntry> {
-        match &self.0 {
-            Pin::Cached(block) => Some(block.entry()),
-            Pin::InRun { .. } => None,
-        }
-    }
-
     /// True if it is held in the cache, and not in the frames of an unwritten run.
     pub(super) fn is_cached(&self) -> bool {
         matches!(self.0, Pin::Cached(_))
@@ -104,16 +96,6 @@ impl Deref for BlockRef {
             Self::InSlot(block) => block,
             Self::InFrames(data, part) => data.part(part),
             Self::Pinned(block) => block,
-        }
-    }
-}
-
-impl BlockRef {
-    /// The block as the cache knows it, if it was found in its slot.
-    pub(super) fn entry(&self) -> Option<&CacheEntry> {
-        match self {
-            Self::InSlot(block) => block.entry(),
-            Self::InFrames(..) | Self::Pinned(_) => None,
         }
     }
 }

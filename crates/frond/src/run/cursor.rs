@@ -485,23 +485,12 @@ impl RunCursor {
         if fits { Ok(()) } else { Err(self.fail(BadBlock("its last key lies outside it"))) }
     }
 
-    /// Reports to the cache if columns of the current block had to be decoded.
-    fn report_decoded(&self) {
-        if let (Access::Cached { source, .. }, Bytes::Pinned(block)) = (&self.access, &self.bytes)
-            && self.rows.has_decoded()
-            && let Some(entry) = block.entry()
-        {
-            self.run.decoded(self.block, entry, &**source);
-        }
-    }
-
     /// Makes a block the current one; false if the range has no block of that number.
     fn load(&mut self, index: usize, direction: Direction) -> Result<bool> {
         self.on_entry = false;
         if index >= self.blocks_end {
             return Ok(false);
         }
-        self.report_decoded();
         self.block = index;
         let mut chunks = Chunks::default();
         match &mut self.access {
@@ -551,12 +540,6 @@ impl RunCursor {
             set.map_err(|bad| self.run.bad_block(index, bad))?;
         }
         Ok(true)
-    }
-}
-
-impl Drop for RunCursor {
-    fn drop(&mut self) {
-        self.report_decoded();
     }
 }
 

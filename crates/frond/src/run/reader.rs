@@ -28,7 +28,7 @@ use crate::{
         columnar::ColumnSelection,
     },
     bounds,
-    cache::{BlockKey, BlockSlots, BlockSource, CacheEntry, FrameBuf, FramePool, Load},
+    cache::{BlockKey, BlockSlots, BlockSource, FrameBuf, FramePool, Load},
     error::{Error, Place, Result},
     io::ALIGN,
     page::{Link, PageKind, StoreFile},
@@ -375,19 +375,7 @@ impl Run {
         let block = self.borrow_block(index, source, &mut chunks)?;
         let found = self.footer.format.find(&block, key, selection, &mut chunks);
         let found = found.map_err(|bad| self.bad_block(index, bad))?;
-        if !chunks.is_empty()
-            && let Some(block) = block.entry()
-        {
-            self.decoded(index, block, source);
-        }
         Ok(found.map(|(tag, payload)| Found::new(tag, block, payload)))
-    }
-
-    /// Reports to the cache that a reader decoded columns of block `index`, which was cached.
-    pub(super) fn decoded(&self, index: usize, block: &CacheEntry, source: &dyn BlockSource) {
-        let Some(slots) = self.slots.get() else { return };
-        let unpack = |block: &[u8]| self.unpack(block, &mut Chunks::default());
-        source.decoded(self.block_key(index), block, slots, &unpack);
     }
 
     /// Returns block `index` decoded: from the run's own frames if it lies there raw and

@@ -8,7 +8,6 @@ use crate::{
     cache::{BlockCache, BlockSource, FramePool, NoCache},
     error::Error,
     io::{MemoryVfs, OpenMode, Vfs},
-    layout::{End, Layout, Part},
     page::{Link, StoreFile},
     sync::Arc,
     types::{Lineage, StoreId, VersionNumber},
@@ -113,53 +112,6 @@ fn a_run_reads_the_same_in_memory_written_and_reopened() {
         assert_eq!(opened.counts(), run.counts());
         assert_eq!(opened.counts().deletes, 1000);
     }
-}
-
-/// Point reads and short scans of one block make a full cache keep it without its codec; the rows
-/// stay the same.
-#[test]
-fn a_block_whose_strings_are_read_often_is_unpacked() {
-    let text = |i: usize| format!("{} of row {i} and {}", "some text ".repeat(9), i * 7919);
-    let put = |i: usize| (format!("{i:07}").into_bytes(), (Tag::PUT, text(i).into_bytes()));
-    let rows: Rows = (0..5000).map(put).collect();
-    let rest = Layout::new(vec![Part::Var(End::Rest)]);
-    let schema = RowSchema::of(Some(&rest), Some(&rest), None, None).unwrap();
-    let options = RunOptions { codec: Codec::Zstd1, filter_bits: Some(10), block_bytes: 16 << 10 };
-    let mut builder = RunBuilder::columnar(pool(), options, &schema, None);
-    for (key, (tag, payload)) in &rows {
-        builder.push(key, *tag, payload).unwrap();
-    }
-    let run = builder.finish().unwrap().unwrap();
-    let file = file();
-    let run = Run::open(file.clone(), write(&run, &file, 8192), pool()).unwrap();
-    // Two thirds of the blocks fit as they are stored.
-    let stored = |index| run.blocks().entry(index).unwrap().raw_bytes as usize;
-    let all: usize = (0..run.block_count()).map(stored).sum();
-    let blocks: Arc<BlockCache> = BlockCache::new(pool(), all / 3 * 2);
-    let cache: Arc<dyn BlockSource> = blocks.clone();
-    for _ in 0..3 {
-        assert_holds(&run, &rows, &cache);
-    }
-    let length = |index| run.block(index, &*cache, &mut Chunks::default()).unwrap().len();
-    let keys: Vec<&Vec<u8>> = rows.keys().collect();
-    for (key, by_cursor) in [(keys[40], false), (keys[4900], true)] {
-        let index = run.block_for(key);
-        for _ in 0..50 {
-            if by_cursor {
-                let mut cursor = RunCursor::new(run.clone(), cache.clone());
-                cursor.seek(key).unwrap();
-                assert_eq!(cursor.entry().unwrap().payload, rows[key].1);
-            } else {
-                let found = run.get(key, key_hash(key), &*cache).unwrap().unwrap();
-                assert_eq!(found.payload(), rows[key].1);
-            }
-        }
-        let (before, after) = (stored(index), length(index));
-        assert!(after > before, "block {index}: {after} bytes, {before} as it is stored");
-    }
-    assert!((0..run.block_count()).any(|index| length(index) == stored(index)));
-    assert!(blocks.stats().resident_bytes <= blocks.stats().capacity_bytes);
-    assert_holds(&run, &rows, &cache);
 }
 
 /// Rule: I51.

@@ -204,11 +204,6 @@ impl ColumnarRows {
         }
     }
 
-    /// True if columns of the current block were decoded by a codec.
-    pub fn has_decoded(&self) -> bool {
-        self.vector.has_decoded()
-    }
-
     /// Leaves the current block: to be called before any move in another one, of which `known` is
     /// already decoded.
     #[inline]

@@ -190,11 +190,6 @@ impl Vector {
         }
     }
 
-    /// True if codecs have decoded anything of this block.
-    pub fn has_decoded(&self) -> bool {
-        !self.scratch.chunks.is_empty()
-    }
-
     /// What codecs have decoded of this block.
     #[inline]
     pub fn chunks(&mut self) -> &mut Chunks {
