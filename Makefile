@@ -116,7 +116,7 @@ conformance: mariadb-plugin ## The server's own test suites on ENGINE=FROND, wit
 	@scripts/mariadb-setup.sh tests
 	@plugin/mariadb/tests/conformance/run.py $(ARGS)
 
-.PHONY: lab lab-build lab-published test-lab
+.PHONY: lab lab-build lab-published lab-suite test-lab
 lab-build:
 	@scripts/install.sh build rivals fio
 	@scripts/mariadb-setup.sh rivals
@@ -126,7 +126,12 @@ lab-build:
 lab: lab-build ## A short run of everything against every rival, and a report (build 22 min, run 12); LAB_SIZE=standard for hours
 	target/release/lab run overview --size $(or $(LAB_SIZE),quick); ended=$$?; target/release/lab report; exit $$ended
 
-lab-published: lab-build ## Repeat a published study: SUITE=iibench-2011, weblog-2011, rowformats-2008, …; LAB_SIZE=published
+# Before the build, which takes long.
+lab-suite:
+	@[ -n "$(SUITE)" ] || { echo "Which study? SUITE=… is one of: $$(sed -n 's/^\[\([a-z].*-20[0-9][0-9].*\)\]$$/\1/p' \
+	    crates/frond-lab/lab/suites.toml | paste -sd ' ')" >&2; exit 2; }
+
+lab-published: lab-suite lab-build ## Repeat a published study: SUITE=iibench-2011, weblog-2011, rowformats-2008, …; LAB_SIZE=published
 	target/release/lab run $(SUITE) --size $(or $(LAB_SIZE),standard) --resume $(ARGS); ended=$$?; \
 	    target/release/lab report; exit $$ended
 

@@ -1,5 +1,5 @@
-//! Build script: links the rivals that are installed if the feature `lab` is enabled, and collects
-//! the files of the SQL targets.
+//! Build script: links the rivals that are installed if the feature `lab` is enabled, collects the
+//! files of the SQL targets, and records what the lab was built from.
 //!
 //! A missing rival is not a build error: its target then reports which package to install.
 
@@ -61,8 +61,12 @@ fn main() {
     }
 }
 
-/// What built the lab, for the environment of its runs.
+/// What the lab was built from and how, for the environment of its runs.
 fn build_environment() {
+    source();
+    // Cargo separates the flags by 0x1f.
+    let flags = std::env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    println!("cargo:rustc-env=FROND_LAB_RUSTFLAGS={}", flags.replace('\x1f', " "));
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let version = std::process::Command::new(rustc).arg("--version").output();
     let version = version.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
@@ -73,5 +77,49 @@ fn build_environment() {
     let name = Path::new(&out).ancestors().nth(3).and_then(Path::file_name);
     let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let level = std::env::var("OPT_LEVEL").unwrap_or_default();
-    println!("cargo:rustc-env=FROND_LAB_PROFILE={name}, opt-level {level}");
+    println!("cargo:rustc-env=FROND_LAB_PROFILE={name}");
+    println!("cargo:rustc-env=FROND_LAB_OPT_LEVEL={level}");
+    // The profile's other settings are in Cargo.toml, unless the environment overrides them.
+    for setting in ["LTO", "CODEGEN_UNITS"] {
+        let variable = format!("CARGO_PROFILE_{}_{setting}", name.to_uppercase().replace('-', "_"));
+        println!("cargo:rerun-if-env-changed={variable}");
+        let value = std::env::var(&variable).unwrap_or_default();
+        println!("cargo:rustc-env=FROND_LAB_{setting}={value}");
+    }
+}
+
+/// The commit that is built, and whether tracked files of the program differ from it.
+fn source() {
+    const WATCHED: [&str; 6] = [
+        "Cargo.toml",
+        "Cargo.lock",
+        "crates/frond/Cargo.toml",
+        "crates/frond/src",
+        "crates/frond-lab/lab",
+        "crates/frond-lab/src",
+    ];
+    let root =
+        Path::new(&std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
+    let git = |words: &[&str]| {
+        let output =
+            std::process::Command::new("git").arg("-C").arg(&root).args(words).output().ok()?;
+        let text = output.status.success().then_some(output.stdout)?;
+        Some(String::from_utf8_lossy(&text).trim().to_owned())
+    };
+    let unknown = || "unknown".to_owned();
+    let commit = git(&["rev-parse", "HEAD"]).unwrap_or_else(unknown);
+    let status = [&["status", "--porcelain", "--untracked-files=no", "--"], &WATCHED[..]].concat();
+    let dirty = git(&status).map(|changes| (!changes.is_empty()).to_string());
+    println!("cargo:rustc-env=FROND_LAB_COMMIT={commit}");
+    println!("cargo:rustc-env=FROND_LAB_DIRTY={}", dirty.unwrap_or_else(unknown));
+    for path in WATCHED {
+        println!("cargo:rerun-if-changed={}", root.join(path).display());
+    }
+    // Builds that are measured follow the commit, too, even if it changes none of these files. For
+    // others that would cost a build after each commit.
+    let log = git(&["rev-parse", "--git-path", "logs/HEAD"]).map(|log| root.join(log));
+    let is_measured = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    if let Some(log) = log.filter(|log| is_measured && log.is_file()) {
+        println!("cargo:rerun-if-changed={}", log.display());
+    }
 }

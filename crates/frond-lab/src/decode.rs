@@ -39,6 +39,17 @@ fn decoded<'a>(
     (key.is_empty() && value.is_empty()).then_some(())
 }
 
+/// Returns one column of a row's value, without the others.
+pub fn value_column<'a>(table: &Table, column: usize, mut value: &'a [u8]) -> Option<Value<'a>> {
+    for at in table.value_columns() {
+        let found = of_value(table.columns[at].kind, &mut value)?;
+        if at == column {
+            return Some(found);
+        }
+    }
+    None
+}
+
 /// Returns the columns of an entry's key, in the order of the keyspace (0 the rows, 1.. the
 /// indexes).
 pub fn key<'a>(table: &Table, keyspace: Keyspace, mut key: &'a [u8]) -> Option<Vec<Value<'a>>> {

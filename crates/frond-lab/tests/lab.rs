@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use frond_lab::lab::machine::{Group, Limits};
 use rusqlite::Connection;
 
 struct Lab {
@@ -101,16 +102,106 @@ impl Lab {
         path.display().to_string()
     }
 
-    /// Processes whose command line names the directory of this lab.
-    fn processes(&self) -> Vec<String> {
+    /// Servers whose command line names the directory of this lab: their directories in /proc, and
+    /// the command lines.
+    fn servers(&self) -> Vec<(PathBuf, String)> {
         let name = self.dir.path().display().to_string();
         let entries = std::fs::read_dir("/proc").expect("there is /proc").flatten();
-        let lines = entries.filter_map(|entry| {
+        let servers = entries.filter_map(|entry| {
             let line = std::fs::read(entry.path().join("cmdline")).ok()?;
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            (line.contains(&name) && line.contains("mariadbd")).then_some(line)
+            (line.contains(&name) && line.contains("mariadbd")).then_some((entry.path(), line))
         });
-        lines.collect()
+        servers.collect()
+    }
+
+    /// Command lines of those servers.
+    fn processes(&self) -> Vec<String> {
+        self.servers().into_iter().map(|(_, line)| line).collect()
+    }
+
+    /// What such servers have outside of the directory of the lab: directories of sockets, and
+    /// control groups.
+    fn belongings(&self) -> Vec<PathBuf> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("there is /proc");
+        let hierarchies: Vec<&str> =
+            mounts.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+        let mut found = Vec::new();
+        for (process, line) in self.servers() {
+            let socket = line.split(' ').find_map(|word| word.strip_prefix("--socket="));
+            found.extend(socket.and_then(|socket| Path::new(socket).parent()).map(Path::to_owned));
+            let groups = std::fs::read_to_string(process.join("cgroup")).unwrap_or_default();
+            let names = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+            for name in names.filter(|name| name.contains("/frond-lab-")) {
+                found.extend(hierarchies.iter().map(|at| PathBuf::from(format!("{at}{name}"))));
+            }
+        }
+        found.retain(|path| path.exists());
+        found
+    }
+
+    /// Waits until the server has a socket, and a control group if this machine makes them; returns
+    /// their paths.
+    fn wait_for_belongings(&self) -> Vec<PathBuf> {
+        let group = Group::create(&Limits::default());
+        let groups = usize::from(group.is_ok_and(|group| !group.count_files().is_empty()));
+        self.wait_until("the control group", || self.belongings().len() > groups);
+        self.belongings()
+    }
+}
+
+/// A server that the lab did not start.
+struct Server {
+    process: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Server {
+    /// Starts a server whose default engine is Frond.
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name).display().to_string();
+        let user = is_root().then_some("--user=root");
+        // A server that starts deletes the temporary tables of all that share its directory.
+        std::fs::create_dir(dir.path().join("tmp")).expect("made");
+        let places = [format!("--datadir={}", at("data")), format!("--tmpdir={}", at("tmp"))];
+        let mut install = Command::new("mariadb-install-db");
+        install.args(["--no-defaults", "--auth-root-authentication-method=normal"]);
+        let made = install.args(&places).args(user).output().expect("it is installed");
+        assert!(made.status.success(), "{made:?}");
+        let plugin = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/mariadb/build");
+        let log = std::fs::File::create(dir.path().join("log")).expect("made");
+        let mut server = Command::new("mariadbd");
+        server.arg("--no-defaults").args(&places).args(user).args([
+            "--skip-networking",
+            "--plugin-load-add=ha_frond.so",
+            "--plugin-maturity=experimental",
+            "--default-storage-engine=FROND",
+            "--max-connections=77",
+        ]);
+        server.arg(format!("--plugin-dir={}", plugin.display()));
+        server.arg(format!("--socket={}", at("socket"))).stdout(Stdio::null()).stderr(log);
+        let process = server.spawn().expect("it is installed");
+        let server = Self { process, dir };
+        let (begin, socket) = (Instant::now(), server.dir.path().join("socket"));
+        while !socket.exists() {
+            let log = || std::fs::read_to_string(server.dir.path().join("log"));
+            assert!(begin.elapsed() < Duration::from_secs(120), "{:?}", log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+
+    /// The URL of a target on this server.
+    fn url(&self, more: &str) -> String {
+        format!("mysql://root@localhost/?socket={}/socket{more}", self.dir.path().display())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill(); // it may have ended
+        let _ = self.process.wait();
     }
 }
 
@@ -123,6 +214,16 @@ fn signal(child: &Child, signal: &str) {
     assert!(sent.expect("kill is there").success());
 }
 
+fn is_root() -> bool {
+    let process = std::fs::metadata("/proc/self").expect("there is /proc");
+    std::os::unix::fs::MetadataExt::uid(&process) == 0
+}
+
+/// Those of these paths that exist.
+fn existing(paths: &[PathBuf]) -> Vec<&PathBuf> {
+    paths.iter().filter(|path| path.exists()).collect()
+}
+
 #[test]
 fn unknown_names_are_answered_with_the_nearest() {
     let lab = Lab::new();
@@ -130,7 +231,7 @@ fn unknown_names_are_answered_with_the_nearest() {
     assert!(lab.fails("run iibench --targets inodb").contains("did you mean innodb?"));
     assert!(lab.fails("run iibench --set row=7").contains("did you mean rows"));
     assert!(lab.fails("run iibench --face embedded --targets rockdb").contains("rocksdb"));
-    assert!(lab.fails("run iibench --class sat").contains("sata"));
+    assert!(lab.fails("run iibench --class clouds").contains("did you mean cloud?"));
     assert!(lab.fails("run iibench --targets frond@nonsense").contains("no revision `nonsense`"));
     assert!(lab.fails("run iibench --targets innodb@HEAD").contains("only Frond has versions"));
     assert!(lab.fails("show 123").contains("there are no results yet"));
@@ -193,8 +294,11 @@ fn a_directory_that_another_lab_uses_is_refused() {
 #[test]
 fn embedded_stores_are_run_shown_and_compared() {
     let lab = Lab::new();
-    lab.ok("run iibench --face embedded --targets rocksdb,frond,sqlite,lmdb,null --size tiny --set rows=5000");
-    assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 5);
+    let (tidesdb, stores) = if cfg!(feature = "tidesdb") { (",tidesdb", 6) } else { ("", 5) };
+    lab.ok(&format!(
+        "run iibench --face embedded --targets rocksdb,frond,sqlite,lmdb,null{tidesdb} --size tiny --set rows=5000"
+    ));
+    assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), stores);
     assert_eq!(
         lab.number("SELECT COUNT(DISTINCT detail) FROM verification WHERE name LIKE 'fact:%'"),
         1
@@ -211,8 +315,8 @@ fn embedded_stores_are_run_shown_and_compared() {
     assert_eq!(lab.number(&not_subtracted), 0, "what the clients cost");
     let measured =
         "SELECT COUNT(*) FROM metric JOIN cell ON cell=cell.id WHERE name='cpu_fg_us_op'";
-    assert_eq!(lab.number(measured), 5);
-    assert!(lab.number("SELECT COUNT(*) FROM histogram") >= 5);
+    assert_eq!(lab.number(measured), stores);
+    assert!(lab.number("SELECT COUNT(*) FROM histogram") >= stores);
     let shown = lab.ok("show last");
     assert!(shown.contains("goal    rows/s at the end: "), "{shown}");
     assert!(shown.contains("| rocksdb |") && shown.contains("ops_s"), "{shown}");
@@ -240,20 +344,20 @@ fn embedded_stores_are_run_shown_and_compared() {
 #[test]
 fn all_engines_run_and_have_the_same_rows() {
     let lab = Lab::new();
-    let targets = "innodb,innodb-8k,innodb-4k,innodb-2k,innodb-lz4,innodb-cb,myrocks,blackhole,frond,frond-fast,frond-small";
+    let targets = "innodb,innodb-compact,innodb-8k,innodb-4k,innodb-2k,innodb-lz4,innodb-cb,myrocks,blackhole,frond,frond-fast,frond-small";
     lab.ok(&format!("run iibench --size tiny --set rows=5000 --targets {targets}"));
-    assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 11);
+    assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 12);
     let facts = "SELECT COUNT(*) FROM verification WHERE name='fact: purchases_index by PRIMARY'";
-    assert_eq!(lab.number(facts), 10);
+    assert_eq!(lab.number(facts), 11);
     let synced =
         "SELECT COUNT(*) FROM verification WHERE name='each commit is synced' AND passed=1";
-    assert_eq!(lab.number(synced), 10);
+    assert_eq!(lab.number(synced), 11);
     assert_eq!(lab.number("SELECT COUNT(*) FROM verification WHERE name='frond check'"), 3);
     // The memory that the server itself takes is measured on each target: that of four statements
     // of 1 MiB each, and little per connection.
     let own = "SELECT COUNT(*) FROM verification WHERE name='memory is within its limit' AND passed=1 \
                AND detail LIKE '%the server itself takes%'";
-    assert_eq!(lab.number(own), 11);
+    assert_eq!(lab.number(own), 12);
     assert!(lab.number("SELECT COUNT(*) FROM counter") > 100);
     assert!(lab.processes().is_empty());
 }
@@ -290,6 +394,55 @@ fn a_target_with_more_memory_than_the_others_fails() {
 }
 
 #[test]
+fn a_lost_row_and_a_wrong_row_fail() {
+    let lab = Lab::new();
+    // These statements run after the load, when its rows are acknowledged.
+    let lost = "about = 'loses rows'\nlike = 'frond'\n\
+                settle = ['DELETE FROM purchases_index LIMIT 1']";
+    let wrong = "about = 'changes a row'\nlike = 'innodb'\n\
+                 settle = ['UPDATE purchases_index SET productid=productid+1 LIMIT 1']";
+    for (target, said) in [
+        (lab.target("loser", lost), "rows of purchases_index: "),
+        (lab.target("forger", wrong), "purchases_index as generated: 2000 rows with checksum"),
+    ] {
+        let run = "run iibench --size tiny --set rows=2000 --durability relaxed";
+        let failed = lab.fails(&format!("{run} --targets {target}"));
+        assert!(failed.contains("1 of 1 cells failed") && failed.contains(said), "{failed}");
+    }
+    assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='failed'"), 2);
+}
+
+#[test]
+fn the_url_of_any_server_is_a_target_with_its_default_engine_or_another() {
+    let (lab, server) = (Lab::new(), Server::start());
+    let run = "run iibench --size tiny --set rows=2000 --yes-write --targets";
+    let (default, innodb) = (server.url(""), server.url("&engine=innodb"));
+    lab.ok(&format!("{run} {default},{innodb},frond"));
+    for engine in ["FROND", "InnoDB"] {
+        let made = format!(
+            "SELECT COUNT(*) FROM cell JOIN setting ON cell=cell.id WHERE target LIKE 'mysql:%' \
+             AND state='done' AND version LIKE '{engine} in MariaDB 1%' AND value='ENGINE={engine}'"
+        );
+        assert_eq!(lab.number(&made), 1, "{engine}");
+    }
+    let facts = "SELECT COUNT(*) FROM verification WHERE name='fact: purchases_index by PRIMARY'";
+    assert_eq!(lab.number(facts), 3);
+    let isolation = "SELECT COUNT(*) FROM verification \
+                     WHERE name='fact: isolation level' AND detail='REPEATABLE-READ'";
+    assert_eq!(lab.number(isolation), 3);
+    // Each of the three indexes, on each target.
+    let verified = "SELECT COUNT(*) FROM verification \
+                    WHERE name LIKE 'purchases_index by %' AND name NOT LIKE '% after %' AND passed=1";
+    assert_eq!(lab.number(verified), 9);
+    // The server's settings are its own, and shown.
+    let own = "SELECT COUNT(*) FROM setting WHERE name='max_connections' \
+               AND value='77  (default 151)' AND cell IN (SELECT id FROM cell WHERE target LIKE 'mysql:%')";
+    assert_eq!(lab.number(own), 2);
+    let refused = lab.fails(&format!("{run} {}", server.url("&engine=inodb")));
+    assert!(refused.contains("did you mean InnoDB?"), "{refused}");
+}
+
+#[test]
 fn a_server_that_does_not_start_shows_its_log() {
     let lab = Lab::new();
     let text = r#"
@@ -308,10 +461,12 @@ fn an_interrupted_run_leaves_nothing_behind_and_is_resumed() {
     let lab = Lab::new();
     let run = "run iibench --size tiny --targets innodb,frond,blackhole --set rows=100000 --durability relaxed";
     let child = lab.spawn_until_second_cell(run);
+    let belongings = lab.wait_for_belongings();
     signal(&child, "-INT");
     let ended = child.wait_with_output().expect("it ends");
     assert!(!ended.status.success());
     assert!(lab.processes().is_empty(), "{:?}", lab.processes());
+    assert_eq!(existing(&belongings), Vec::<&PathBuf>::new());
     assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 1);
     assert_eq!(lab.number("SELECT COUNT(*) FROM run WHERE ended IS NULL"), 1);
 
@@ -337,9 +492,11 @@ fn an_interrupt_ends_a_statement_that_runs_long() {
         format!("run iibench --size tiny --targets {target} --set rows=2000 --durability relaxed");
     let child = lab.spawn(&run);
     lab.wait_until("the statement", || sign.exists());
+    let belongings = lab.wait_for_belongings();
     signal(&child, "-INT");
     child.wait_with_output().expect("it ends");
     assert!(lab.processes().is_empty(), "{:?}", lab.processes());
+    assert_eq!(existing(&belongings), Vec::<&PathBuf>::new());
     // Values measured before the interrupt are kept, and --resume runs the cell again.
     let stopped = "SELECT COUNT(*) FROM cell JOIN metric ON cell=cell.id \
                    WHERE state='stopped' AND failure='interrupted' AND name='ops_s'";
@@ -354,20 +511,20 @@ fn a_killed_run_keeps_its_finished_cells() {
     let run =
         "run iibench --size tiny --targets blackhole,innodb --set rows=100000 --durability relaxed";
     let mut child = lab.spawn_until_second_cell(run);
+    let belongings = lab.wait_for_belongings();
     signal(&child, "-KILL");
     child.wait().expect("it ends");
     // The cell's process and its server end with the run.
     lab.wait_until("the end of the server", || lab.processes().is_empty());
     assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 1);
     lab.ok(&format!("{run} --resume"));
+    assert_eq!(existing(&belongings), Vec::<&PathBuf>::new(), "the next run removes them");
     assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 2);
 }
 
 #[test]
 fn cells_on_virtual_disks_leave_nothing_however_the_run_ends() {
-    let root = std::fs::metadata("/proc/self").expect("there is /proc");
-    let is_root = std::os::unix::fs::MetadataExt::uid(&root) == 0;
-    if !is_root || !Path::new("/dev/fuse").exists() {
+    if !is_root() || !Path::new("/dev/fuse").exists() {
         eprintln!("not tested: a virtual disk needs root and /dev/fuse");
         return;
     }

@@ -62,8 +62,9 @@ pub(super) fn understand(words: &str) -> std::result::Result<(), clap::Error> {
 /// Options of `frond bench`.
 #[derive(clap::Args, Clone, Debug)]
 struct Args {
-    /// iibench, weblog, ycsb, linkbench, tpcc, dbbench, queue, txn; a test of dbbench (fillseq,
-    /// readrandom, …); a data set (sbtest, linktable, packages); or sizes: all data sets
+    /// iibench, sysbench, sweep, rowformats, bulk, weblog, ycsb, linkbench, tpcc, dbbench, queue,
+    /// txn; a test of dbbench (fillseq, readrandom, …); a data set (sbtest, linktable, packages);
+    /// or sizes: all data sets
     workload: String,
     /// Stores: frond, rocksdb, sqlite, lmdb, tidesdb, null; rocksdb-m3 or rocksdb-16MB gives
     /// RocksDB a write buffer of a third of the memory, or of 16 MB

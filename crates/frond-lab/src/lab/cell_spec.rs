@@ -10,6 +10,7 @@ use super::machine::class::{self, Class};
 use super::machine::virtual_disk::Kind;
 use super::params::Params;
 use super::size::{Durability, Face, Size};
+use super::sql::foreign_target;
 use super::target::SqlTarget;
 use super::{embedded, version, workloads};
 use crate::targets::Result;
@@ -53,6 +54,19 @@ pub struct CellSpec {
 
 /// Prefix of targets that are servers the lab did not start.
 pub const URL: &str = "mysql://";
+
+/// Splits off the parameter `engine` from the URL of a server. It chooses the engine of the tables,
+/// and is no parameter of the connection.
+pub fn split_engine(url: &str) -> (String, Option<&str>) {
+    let Some((server, parameters)) = url.split_once('?') else { return (url.to_owned(), None) };
+    let (engines, others): (Vec<&str>, Vec<&str>) =
+        parameters.split('&').partition(|parameter| parameter.starts_with("engine="));
+    let engine = engines.first().and_then(|parameter| parameter.strip_prefix("engine="));
+    match others.is_empty() {
+        true => (server.to_owned(), engine),
+        false => (format!("{server}?{}", others.join("&")), engine),
+    }
+}
 
 /// Text with targets in it, as it is stored and shown: the URLs lose their passwords.
 pub fn without_passwords(text: &str) -> String {
@@ -102,18 +116,17 @@ impl CellSpec {
         Params::new(&self.workload, params, self.size, &self.changes)
     }
 
-    /// The definition of the target. A URL target has InnoDB's; the settings of its server stay
-    /// unchanged.
+    /// The definition of the target. The server of a URL is asked for it.
     ///
     /// # Errors
-    /// The name is unknown, or the file is invalid.
+    /// The name is unknown, or the file is invalid; the server of a URL cannot be reached, or does
+    /// not have the engine.
     pub fn target(&self) -> Result<SqlTarget> {
-        let mut target = match self.target.starts_with(URL) {
-            true => SqlTarget::find("innodb")?,
-            false => SqlTarget::find(
-                version::split(&self.target).map_or(&self.target, |(base, _)| base),
-            )?,
-        };
+        if self.target.starts_with(URL) {
+            return foreign_target(&self.target);
+        }
+        let base = version::split(&self.target).map_or(self.target.as_str(), |(base, _)| base);
+        let mut target = SqlTarget::find(base)?;
         target.plugin_path.clone_from(&self.plugin);
         Ok(target)
     }
@@ -213,6 +226,18 @@ mod tests {
             ("innodb", "innodb"),
         ] {
             assert_eq!(without_passwords(given), kept);
+        }
+    }
+
+    #[test]
+    fn the_engine_is_no_parameter_of_the_connection() {
+        for (url, server, engine) in [
+            ("mysql://root@db/", "mysql://root@db/", None),
+            ("mysql://root@db/?engine=Aria", "mysql://root@db/", Some("Aria")),
+            ("mysql://r@h?engine=a&socket=s", "mysql://r@h?socket=s", Some("a")),
+            ("mysql://r@h/?socket=s&x=engine", "mysql://r@h/?socket=s&x=engine", None),
+        ] {
+            assert_eq!(split_engine(url), (server.to_owned(), engine));
         }
     }
 

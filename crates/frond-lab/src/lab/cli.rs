@@ -274,8 +274,12 @@ fn items(args: &RunArgs) -> Result<Vec<Item>> {
         return Err(Failure(format!("suite {} has no part with --face {face}", args.name)));
     }
     if let Some(targets) = &args.targets {
+        let has_both = items.iter().any(|item| item.face != items[0].face);
         for item in &items {
-            run::check_targets(item.face, targets)?;
+            run::check_targets(item.face, targets).map_err(|failure| match has_both {
+                true => Failure(format!("{failure} ({} has both faces: choose --face)", args.name)),
+                false => failure,
+            })?;
         }
     }
     Ok(items)
@@ -454,6 +458,9 @@ mod tests {
         assert_eq!(faces("tpcc --face embedded --set warehouses=1"), [Face::Embedded]);
         let failure = items_of("dbbench").expect_err("it is embedded only");
         assert_eq!(failure.0, "dbbench runs with --face embedded only");
+        let failure = items_of("iibench-2011 --targets innodb,frond").expect_err("of one face");
+        assert!(failure.0.ends_with("(iibench-2011 has both faces: choose --face)"), "{failure}");
+        assert!(items_of("iibench-2011 --targets innodb,frond --face sql").is_ok());
         let failure = items_of("threads --face embedded").expect_err("it has SQL only");
         assert!(failure.0.contains("threads") && failure.0.contains("embedded"), "{failure}");
     }

@@ -1,17 +1,20 @@
 //! `lab compare A B`: compares two runs, or two targets, metric by metric.
 //!
 //! Invariants
-//! 1. Runs on different machines, or of different size, class, durability, seed or memory are
-//!    compared only on request, and then each line says so.
+//! 1. Runs on different machines, or of different size, class, disk, calibrated limits, durability,
+//!    seed or memory, or of which one did not wait for background work, are compared only on
+//!    request, and then each line says so.
 //! 2. A difference that is not significant is never called better or worse, nor one of runs under
 //!    different conditions or of size tiny, which tests the lab itself.
 //! 3. Targets that only one side has are named.
+//! 4. A value that was measured for too short a time to be exact is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::exchange::short;
 use super::metric;
 use super::results::{Database, Measured, RunInfo};
+use super::setup::Setup;
 use super::size::Size;
 use super::statistics::{self, FEW, Ratio, Sample, Verdict};
 use crate::targets::{Failure, Result};
@@ -19,6 +22,7 @@ use crate::targets::{Failure, Result};
 /// One side of the comparison: a run (`RUN`), or one target of a run (`RUN:TARGET`).
 struct Side {
     run: RunInfo,
+    setup: Setup,
     target: Option<String>,
     values: Vec<Measured>,
 }
@@ -30,14 +34,17 @@ impl Side {
             None => (name, None),
         };
         let run = database.find_run(run)?;
+        let environment = database.environment(run.id)?;
+        let setup = Setup::new(|name| environment.get(name).map(String::as_str), &run.command);
         let mut values = database.measured(run.id)?;
+        remove_inexact(&mut values);
         if let Some(target) = &target {
             values.retain(|one| one.target == *target);
             if values.is_empty() {
                 return Err(Failure(format!("run {} has no results of {target}", run.uid)));
             }
         }
-        Ok(Self { run, target, values })
+        Ok(Self { run, setup, target, values })
     }
 }
 
@@ -54,6 +61,20 @@ impl Side {
     fn targets(&self) -> BTreeSet<&str> {
         self.values.iter().map(|one| one.target.as_str()).collect()
     }
+}
+
+/// Removes the values that were measured for too short a time (Invariant 4).
+fn remove_inexact(values: &mut Vec<Measured>) {
+    let place = |one: &Measured, metric: &str| {
+        let Measured { workload, variant, face, target, step, .. } = one.clone();
+        (workload, variant, face, target, one.repeat, step, metric.to_owned())
+    };
+    let set: BTreeSet<_> =
+        values.iter().filter(|one| one.value == 1.0).map(|one| place(one, &one.metric)).collect();
+    values.retain(|one| {
+        let flag = metric::find(&one.metric).and_then(|metric| metric.unless);
+        flag.is_none_or(|flag| !set.contains(&place(one, flag)))
+    });
 }
 
 /// The repeats of each cell: by workload, variant, face, and the target unless both sides name one.
@@ -92,10 +113,17 @@ fn keyed(side: &Side, by_target: bool) -> BTreeMap<Key, Sample> {
 fn differences(a: &Side, b: &Side) -> Vec<String> {
     let (one, other) = (&a.run, &b.run);
     let (seed, other_seed) = (one.seed.to_string(), other.seed.to_string());
+    let named = |text: &str, empty: &str| if text.is_empty() { empty } else { text }.to_owned();
+    let disk = [a, b].map(|side| named(&side.setup.disk, "host"));
+    let limits = [a, b].map(|side| named(&side.setup.limits, "of the class"));
+    let rest = [a, b].map(|side| if side.setup.is_unrested { "no" } else { "yes" }.to_owned());
     let pairs = [
         ("machine", &one.machine, &other.machine),
         ("size", &one.size, &other.size),
         ("class", &one.class, &other.class),
+        ("disk", &disk[0], &disk[1]),
+        ("limits", &limits[0], &limits[1]),
+        ("rest", &rest[0], &rest[1]),
         ("durability", &one.durability, &other.durability),
         ("seed", &seed, &other_seed),
     ];
@@ -272,6 +300,17 @@ mod tests {
         fill(&mut database, &reseeded, &[("innodb", 1000.0)]);
         let refused = compare(&database, "aa", "c", false).expect_err("another seed");
         assert!(refused.0.contains("seed 42/43"), "{refused}");
+        for (uid, entry, said) in [
+            ("da", ("disk", "virtual"), "disk host/virtual"),
+            ("db", ("rest", "no"), "rest yes/no"),
+            ("dc", ("calibrated", "9 I/Os"), "limits of the class/9 I/Os"),
+        ] {
+            let mut other = a_run(uid);
+            other.environment.push((entry.0.to_owned(), entry.1.to_owned()));
+            fill(&mut database, &other, &[("innodb", 1000.0)]);
+            let refused = compare(&database, "aa", uid, false).expect_err(said);
+            assert!(refused.0.contains(&format!("conditions: {said};")), "{refused}");
+        }
         database.connection.execute("UPDATE cell SET memory_b=7 WHERE run=2", []).expect("changed");
         let refused = compare(&database, "aa", "ab", false).expect_err("another memory");
         assert!(refused.0.contains("memory of iibench 67108864/7"), "{refused}");
@@ -314,6 +353,23 @@ mod tests {
         let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default();
         assert!(line("recovery_s").contains("in one or two repeats only"), "{text}");
         assert!(line("disk_end_b").trim_end().ends_with('–'), "{text}");
+    }
+
+    #[test]
+    fn values_measured_for_too_short_a_time_are_left_out() {
+        let (_dir, mut database) = a_database();
+        for (uid, short) in [("aa", 0.0), ("ab", 1.0)] {
+            let run = database.begin_run(&a_run(uid)).expect("begun");
+            let mut cell = a_cell();
+            let values = [("uncompress_us_page", 30.0), ("uncompress_too_short", short)];
+            cell.steps[0].metrics.extend(values.map(|(name, value)| (name.to_owned(), value)));
+            database.write_cell(run, &a_key("innodb", 1), 0, &cell).expect("written");
+        }
+        let said = |b| compare(&database, "aa", b, true).expect("compared");
+        assert!(!said("ab").contains("uncompress_us_page"), "{}", said("ab"));
+        let change = "UPDATE metric SET value=0 WHERE name='uncompress_too_short'";
+        database.connection.execute(change, []).expect("changed");
+        assert!(said("ab").contains("uncompress_us_page"), "{}", said("ab"));
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod progress;
 pub mod report;
 pub mod results;
 mod run;
+mod setup;
 mod size;
 mod sql;
 mod statistics;

@@ -16,7 +16,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
@@ -28,9 +28,9 @@ use super::machine::{
     virtual_disk::{self, Kind},
 };
 use super::progress::Progress;
-use super::results::{CellKey, CellResult, Database, RunHead, State};
+use super::results::{CellKey, CellResult, Database, RunHead, State, UNCHECKED};
+use super::setup::{NO_REST, REST};
 use super::size::{Durability, Face, Size};
-use super::sql::Session;
 use super::suggest::unknown;
 use super::target::SqlTarget;
 use super::version::{self, Versions};
@@ -41,6 +41,13 @@ use crate::targets::{Failure, Result};
 
 /// Interval at which the run checks for an interrupt while a cell runs.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Idle time before each further cell of a long run, for the work that the last one has left to the
+/// kernel and the disk.
+const PAUSE: Duration = Duration::from_secs(20);
+
+/// Weight of a cell without a time limit in the estimate of the time left: an hour.
+const UNLIMITED_S: u64 = 3600;
 
 /// Name of the file that marks a directory as created by a run (Invariant 3).
 const MARKER: &str = ".frond-lab";
@@ -176,7 +183,8 @@ fn plan(request: &Request) -> Result<Vec<Planned>> {
 
 /// Reports every error that can be detected before the first cell starts.
 fn check(request: &Request, cells: &[Planned]) -> Result<()> {
-    if cells.iter().any(|cell| cell.spec.face == Face::Sql) {
+    let is_started = |spec: &CellSpec| spec.face == Face::Sql && !spec.target.starts_with(URL);
+    if cells.iter().any(|cell| is_started(&cell.spec)) {
         super::sql::process::installed()?;
     }
     storage::check(request)?;
@@ -201,8 +209,9 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
                     without_passwords(&spec.target)
                 )));
             }
-            Session::connect_url(&spec.target).map_err(|error| {
-                Failure(format!("{}: {}", without_passwords(&spec.target), Failure::from(error)))
+            let asked = spec.target();
+            asked.map_err(|failure| {
+                Failure(format!("{}: {failure}", without_passwords(&spec.target)))
             })?;
             continue;
         }
@@ -396,12 +405,27 @@ impl Facts {
     }
 }
 
+/// The pause before this cell, unless it is the first one. Short runs have none: it would take
+/// longer than their steps.
+fn pause_before(spec: &CellSpec) -> Duration {
+    if spec.size >= Size::Standard && spec.with_rest { PAUSE } else { Duration::ZERO }
+}
+
+/// Sleeps until the time is over, or until Ctrl-C.
+fn sleep(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end && !measure::is_interrupted() {
+        std::thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+    }
+}
+
 /// The longest time that these cells can take; `None` if one has no limit.
 fn longest(cells: &[Planned]) -> Result<Option<Duration>> {
     let mut all = Duration::ZERO;
-    for Planned { spec, .. } in cells {
+    for (position, Planned { spec, .. }) in cells.iter().enumerate() {
         let Some(seconds) = spec.seconds()? else { return Ok(None) };
-        all += Duration::from_secs(seconds);
+        let pause = if position > 0 { pause_before(spec) } else { Duration::ZERO };
+        all += Duration::from_secs(seconds) + pause;
     }
     Ok(Some(all))
 }
@@ -481,7 +505,9 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
     for removed in virtual_disk::remove_stale(&request.dir) {
         eprintln!("removed {}, which a killed run left", removed.display());
     }
-    let progress = Progress::new(cells.len());
+    let weight =
+        |cell: &Planned| -> Result<u64> { Ok(cell.spec.seconds()?.unwrap_or(UNLIMITED_S)) };
+    let progress = Progress::new(cells.iter().map(weight).collect::<Result<_>>()?);
     let on_disk = |spec: &CellSpec| {
         make_room(&request.dir)?;
         storage::run(spec, |spec| run_cell(spec, &progress))
@@ -498,6 +524,14 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
         Some(found) => found,
         None => {
             let mut head = head(request)?;
+            let of = |name: &str| {
+                let found = head.environment.iter().find(|(found, _)| found == name);
+                found.map(|(_, value)| value.as_str())
+            };
+            let disturbance = machine::fingerprint::disturbance(of);
+            if !disturbance.is_empty() {
+                eprintln!("warning: {disturbance}");
+            }
             head.environment.extend(storage::admit(request, calibrated.as_ref())?);
             head.environment.extend(versions.environment());
             (database.begin_run(&head)?, head.uid)
@@ -522,21 +556,29 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
     for (key, name, value) in database.facts(run)? {
         facts.first(&key, &name, &value); // of cells that a resumed run already has
     }
+    let mut is_first = true;
     for (position, Planned { key, spec }) in cells.iter().enumerate() {
         progress.cell(position, key);
         if done.contains(key) {
             continue;
         }
+        if !std::mem::replace(&mut is_first, false) {
+            sleep(pause_before(spec));
+        }
         if measure::is_interrupted() {
             break;
         }
+        versions.check_unchanged(spec.plugin.as_deref())?;
         let mut result = on_disk(spec)?;
         result.settings.extend(versions.settings(spec.plugin.as_deref()));
         facts.compare(key, &mut result);
         client_costs.apply(key, &mut result);
         null_target_peaks.apply(key, &mut result);
         database.write_cell(run, key, position, &result)?;
-        progress.ended(key, &result);
+        progress.ended(position, key, &result);
+        if let Some(why) = result.settings.get(UNCHECKED) {
+            progress.print(format!("warning: files of {}: {why}", key.target));
+        }
         fs::remove_dir_all(&spec.dir)?;
         if let Some(failure) = result.failure.filter(|_| result.state == State::Failed) {
             failures.push(format!("{} on {}: {failure}", key.workload, key.target));
@@ -565,6 +607,8 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
 fn head(request: &Request) -> Result<RunHead> {
     let mut environment = machine::fingerprint(&request.dir)?;
     environment.push(("request".to_owned(), request.identity()));
+    let rest = if request.with_rest { "yes" } else { NO_REST };
+    environment.push((REST.to_owned(), rest.to_owned()));
     let mut random = [0u8; 4];
     fs::File::open("/dev/urandom")
         .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut random))?;
@@ -647,6 +691,24 @@ mod tests {
         );
         let text = describe(&request).expect("described");
         assert_eq!(text.lines().count(), cells.len() + 1, "{text}");
+    }
+
+    #[test]
+    fn only_long_runs_pause_between_cells() {
+        let item = |targets: &[&str]| Item {
+            workload: "iibench".to_owned(),
+            face: Face::Sql,
+            changes: vec![("time_limit".to_owned(), "100".to_owned())],
+            targets: targets.iter().map(|target| (*target).to_owned()).collect(),
+        };
+        let longest = |size: Size, with_rest: bool, targets: &[&str]| {
+            let request = Request { with_rest, ..request(vec![item(targets)], size, 1) };
+            longest(&plan(&request).expect("a plan")).expect("right").expect("a limit")
+        };
+        let one = longest(Size::Standard, true, &["innodb"]);
+        assert_eq!(longest(Size::Quick, true, &["innodb", "frond"]), 2 * one);
+        assert_eq!(longest(Size::Standard, false, &["innodb", "frond"]), 2 * one);
+        assert_eq!(longest(Size::Standard, true, &["innodb", "frond"]), 2 * one + PAUSE);
     }
 
     #[test]

@@ -31,7 +31,7 @@ const FIO_JOB: Duration = Duration::from_secs(1);
 /// Size of the disk on which fio measures a class.
 const FIO_DISK: Bytes = Bytes::mebi(512);
 /// Names of the environment entries with the result of a calibration, and with its conditions.
-const CALIBRATED: &str = "calibrated";
+pub const CALIBRATED: &str = "calibrated";
 const CALIBRATED_FOR: &str = "calibrated for";
 
 /// A name and its value.

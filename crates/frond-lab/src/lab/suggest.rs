@@ -17,14 +17,16 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-/// The names nearest to this one, at most three. A name is near if it contains this one, or if at
-/// most a third of its letters differ.
+/// The names nearest to this one, at most three, whatever their case. A name is near if it contains
+/// this one, or if at most a third of its letters differ.
 pub fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
+    let name = name.to_lowercase();
     let mut all: Vec<(usize, &str)> = names
         .iter()
         .map(|known| {
-            let part = !name.is_empty() && (known.starts_with(name) || known.contains(name));
-            (if part { 0 } else { distance(name, known) }, *known)
+            let lower = known.to_lowercase();
+            let part = !name.is_empty() && lower.contains(&name);
+            (if part { 0 } else { distance(&name, &lower) }, *known)
         })
         .filter(|&(far, known)| far <= known.len().max(name.len()) / 3)
         .collect();
@@ -54,6 +56,7 @@ mod tests {
         assert_eq!(nearest("inodb", &names), ["innodb"]);
         assert_eq!(nearest("innodb8k", &names)[0], "innodb-8k");
         assert_eq!(nearest("rocks", &names), ["myrocks"]);
+        assert_eq!(nearest("inodb", &["CSV", "InnoDB"]), ["InnoDB"]);
         assert!(nearest("zzz", &names).is_empty());
         assert!(unknown("target", "zzz", &names).0.contains("there are: iibench, "));
     }

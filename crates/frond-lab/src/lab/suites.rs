@@ -183,6 +183,24 @@ mod tests {
                 entry.name
             );
         }
+        let is_embedded =
+            |part: &Part, name: &str| part.face == Face::Embedded && part.workload == name;
+        for entry in embedded::ALL {
+            assert!(
+                all["all"].run.iter().any(|part| is_embedded(part, entry.name)),
+                "{}",
+                entry.name
+            );
+        }
+    }
+
+    #[test]
+    fn studies_run_on_embedded_stores_too() {
+        for (name, suite) in all().expect("it is right") {
+            let faces = |face| suite.run.iter().filter(move |part| part.face == face).count();
+            let is_study = name.contains("-20") && !name.starts_with("zip-levels");
+            assert!(!is_study || (faces(Face::Sql) > 0 && faces(Face::Embedded) > 0), "{name}");
+        }
     }
 
     #[test]

@@ -148,6 +148,37 @@ impl SqlTarget {
         }
     }
 
+    /// The target of an engine on a server that the lab did not start. It has the statements and
+    /// counters of the target that is this engine with its defaults, if there is one, and neither
+    /// settings nor a row format.
+    ///
+    /// # Errors
+    /// The file of that target is invalid.
+    pub fn of_engine(name: &str, engine: &str) -> Result<Self> {
+        let mut files = FILES.iter().map(|(known, text)| parse(known, text));
+        let is_of_engine = |file: &Result<File>| {
+            file.as_ref().is_ok_and(|file| {
+                file.engine.as_deref().is_some_and(|found| found.eq_ignore_ascii_case(engine))
+            })
+        };
+        let file = match files.find(is_of_engine) {
+            Some(file) => file?,
+            None => parse(name, "about = ''\nfiles = ''\ncounters = ['SHOW GLOBAL STATUS']")?,
+        };
+        let file = File {
+            about: format!("{engine} on a server that the lab did not start"),
+            engine: Some(engine.to_owned()),
+            create: Some(format!("ENGINE={engine}")),
+            plugin: None,
+            providers: Vec::new(),
+            allocator: None,
+            settings: Settings::new(),
+            durability: BTreeMap::new(),
+            ..file
+        };
+        Self::resolve(name, file, 0)
+    }
+
     fn resolve(name: &str, file: File, depth: u32) -> Result<Self> {
         let lacks = |what: &str| Failure(format!("target {name}: its file lacks {what}"));
         if depth > 8 {
@@ -348,6 +379,19 @@ mod tests {
             SqlTarget::find(&path.display().to_string()).is_err_and(|f| f.0.contains("colour"))
         );
         assert!(SqlTarget::find("inodb").is_err_and(|f| f.0.contains("did you mean innodb")));
+    }
+
+    #[test]
+    fn an_engine_of_another_server_has_its_statements_but_no_settings() {
+        let innodb = SqlTarget::of_engine("mysql://h", "INNODB").expect("it is known");
+        assert_eq!((innodb.name.as_str(), innodb.create.as_str()), ("mysql://h", "ENGINE=INNODB"));
+        assert!(innodb.settings.is_empty() && innodb.durability.is_empty());
+        assert!(innodb.counters.len() > 1 && innodb.keeps_rows);
+        let rocks = SqlTarget::of_engine("mysql://h", "ROCKSDB").expect("it is known");
+        assert!(rocks.plugins().is_ok_and(|plugins| plugins.is_empty()), "the server has it");
+        assert!(!SqlTarget::of_engine("mysql://h", "BLACKHOLE").expect("known").keeps_rows);
+        let other = SqlTarget::of_engine("mysql://h", "TempleOS").expect("any engine will do");
+        assert_eq!((other.create.as_str(), other.counters.len()), ("ENGINE=TempleOS", 1));
     }
 
     #[test]

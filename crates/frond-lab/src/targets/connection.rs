@@ -12,6 +12,8 @@
 //!
 //! Threads: a connection belongs to one thread.
 
+use std::ops::Range;
+
 use super::{Durability, Failure};
 use crate::schema::{EncodedRow, Keyspace, Table, Value};
 
@@ -84,6 +86,10 @@ pub enum Direction {
 
 /// Callback for an entry (key, value); returning false ends the scan.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
+
+/// The entries of a bulk load: writes the next key and value, in ascending order of keys; returns
+/// false if there are no more.
+pub type Entries<'a> = &'a mut dyn FnMut(&mut Vec<u8>, &mut Vec<u8>) -> bool;
 
 /// A range of a keyspace, given by the columns of its keys.
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +169,29 @@ pub trait Connection {
     fn commit(&mut self) -> Attempt<()>;
     /// Rolls the transaction back, if there is one.
     fn rollback(&mut self) -> super::Result<()>;
+
+    /// Deletes the keys in a range, as part of a batch.
+    ///
+    /// # Errors
+    /// The store has no range deletes (`Target::deletes_ranges`).
+    fn delete_range(&mut self, _: Keyspace, _: Range<&[u8]>) -> Attempt<()> {
+        Err(Failure("the store has no range deletes".to_owned()).into())
+    }
+
+    /// Fills an empty keyspace in the store's own way. Other connections see the entries if they
+    /// are opened afterwards.
+    ///
+    /// # Errors
+    /// The store has no such way (`Target::bulk_loads`).
+    fn bulk_load(&mut self, _: Keyspace, _: Entries<'_>) -> Attempt<()> {
+        Err(Failure("the store has no bulk loads".to_owned()).into())
+    }
+
+    /// Creates the index with this number on the rows that a table has, in a store with indexes of
+    /// its own. Others return false: there the client puts the entries.
+    fn create_index(&mut self, _table: &Table, _index: usize) -> Attempt<bool> {
+        Ok(false)
+    }
 
     /// Reads the value of the row with this primary key, which is given as columns and as bytes.
     fn get_row(

@@ -26,13 +26,16 @@ mod sqlite;
 #[cfg(feature = "tidesdb")]
 mod tidesdb;
 
-pub use connection::{Attempt, Begin, Clients, Connection, Direction, Span, Stop, Visit};
+pub use connection::{Attempt, Begin, Clients, Connection, Direction, Entries, Span, Stop, Visit};
 pub use registry::{TargetName, available, environment, open};
 
 use std::path::PathBuf;
 
 use crate::schema::Table;
 use crate::size::Bytes;
+
+#[cfg(test)]
+mod tests;
 
 /// An error of any of the lab's steps: a sentence for the user who started the run.
 #[derive(Debug)]
@@ -130,6 +133,14 @@ pub trait Target: Send + Sync {
     /// conflict.
     fn locks_rows(&self) -> bool {
         true
+    }
+    /// Whether a batch can delete a range of keys at a cost that does not depend on their number.
+    fn deletes_ranges(&self) -> bool {
+        false
+    }
+    /// Whether the store has a way of its own to fill an empty keyspace.
+    fn bulk_loads(&self) -> bool {
+        false
     }
     /// Returns the engine's counters: growing since the open, or current states.
     fn counters(&self) -> Vec<Counter> {

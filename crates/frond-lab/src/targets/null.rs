@@ -13,9 +13,12 @@
 //! closes.
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::sync::Mutex;
 
-use super::{Attempt, Begin, Clients, Connection, Direction, Result, Setup, Target, Visit};
+use super::{
+    Attempt, Begin, Clients, Connection, Direction, Entries, Result, Setup, Target, Visit,
+};
 use crate::schema::Keyspace;
 
 /// What is kept of a keyspace.
@@ -64,6 +67,14 @@ impl Target for Null {
 
     fn keeps_rows(&self) -> bool {
         false
+    }
+
+    fn deletes_ranges(&self) -> bool {
+        true
+    }
+
+    fn bulk_loads(&self) -> bool {
+        true
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -141,6 +152,19 @@ impl Connection for NullConnection<'_> {
             if !visit(black_box(key), black_box(value)) {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    fn delete_range(&mut self, keyspace: Keyspace, range: Range<&[u8]>) -> Attempt<()> {
+        black_box((keyspace, range));
+        Ok(())
+    }
+
+    fn bulk_load(&mut self, keyspace: Keyspace, next: Entries<'_>) -> Attempt<()> {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        while next(&mut key, &mut value) {
+            self.put(keyspace, &key, &value)?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::Batch;
 use crate::lab::step::{Arrivals, Pace, Tally};
 use crate::measure::{Client, Meter};
-use crate::schema::{Checksum, Keyspace};
+use crate::schema::{Checksum, Keyspace, Table};
 use crate::targets::{Attempt, Begin, Connection, Result, Stop};
 
 /// Checksums of the rows that clients have inserted as batches, by the keyspace of the table.
@@ -152,11 +152,16 @@ impl<'m> Worker<'m> {
             })?;
         }
         if inserted > 0 {
-            let mut ledger = self.ledger.lock().unwrap_or_else(|e| e.into_inner());
-            ledger.entry(batch.table.base).or_default().merge(&batch.sum);
+            self.inserted(batch.table, &batch.sum);
         }
         batch.clear();
         Ok(inserted)
+    }
+
+    /// Adds rows to those against whose checksum the table is later verified.
+    pub fn inserted(&self, table: &Table, rows: &Checksum) {
+        let mut ledger = self.ledger.lock().unwrap_or_else(|e| e.into_inner());
+        ledger.entry(table.base).or_default().merge(rows);
     }
 
     /// Runs one long request, which counts its operations itself while it runs, and stops early if

@@ -4,33 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::lab::goals;
 use crate::lab::machine::fingerprint::disturbance;
-use crate::lab::metric;
+use crate::lab::metric::{self, METRICS, Place};
 use crate::lab::results::{Database, Measured, RunInfo, State};
+use crate::lab::setup::Setup;
 use crate::lab::statistics::Spread;
 use crate::lab::workloads;
 use crate::targets::Result;
-
-/// Metrics that the tables show, in order, after the one by which the workload is compared.
-const SHOWN: [&str; 18] = [
-    "ops_s",
-    "exit_velocity",
-    "p50_us",
-    "p99_us",
-    "max_us",
-    "worst_over_mean",
-    "cpu_us_op",
-    "client_cpu_us_op",
-    "wr_b_op_rested",
-    "rd_b_op",
-    "disk_b_row",
-    "disk_b",
-    "raw_b_row",
-    "columns_b_row",
-    "random_b_row",
-    "held_rate",
-    "held_growth",
-    "client_ratio",
-];
 
 /// Formats a number with three significant digits, in thousands or millions where it is large.
 pub fn short(value: f64) -> String {
@@ -54,12 +33,14 @@ pub fn short(value: f64) -> String {
 /// # Errors
 /// Errors of SQLite.
 pub fn markdown(database: &Database, run: &RunInfo) -> Result<String> {
-    let mut out = format!(
-        "Run {} ({}): {}, size {}, class {}, durability {}\n",
-        run.uid, run.began, run.command, run.size, run.class, run.durability
-    );
     let environment = database.environment(run.id)?;
-    let disturbance = disturbance(|name| environment.get(name).map(String::as_str));
+    let of = |name: &str| environment.get(name).map(String::as_str);
+    let class = Setup::new(of, &run.command).describe(&run.class);
+    let mut out = format!(
+        "Run {} ({}): {}, size {}, class {class}, durability {}\n",
+        run.uid, run.began, run.command, run.size, run.durability
+    );
+    let disturbance = disturbance(of);
     if !disturbance.is_empty() {
         out += &format!("{disturbance}\n");
     }
@@ -71,10 +52,12 @@ pub fn markdown(database: &Database, run: &RunInfo) -> Result<String> {
     }
     for ((workload, variant, face, step), values) in tables {
         let headline = workloads::headline(&face, &workload).map(|(_, metric)| metric);
-        let first = headline.filter(|name| !SHOWN.contains(name));
-        let metrics = first.into_iter().chain(SHOWN);
-        let metrics: Vec<&str> =
-            metrics.filter(|name| values.iter().any(|one| one.metric == *name)).collect();
+        let shown = METRICS.iter().filter(|metric| metric.is_shown(Place::Tables));
+        let mut metrics: Vec<&str> = shown.map(|metric| metric.name).collect();
+        if let Some(first) = headline.filter(|name| !metrics.contains(name)) {
+            metrics.insert(0, first);
+        }
+        metrics.retain(|name| values.iter().any(|one| one.metric == *name));
         if metrics.is_empty() {
             continue;
         }
@@ -153,21 +136,27 @@ mod tests {
     fn a_run_is_shown_by_step_and_target() {
         let (_dir, mut database) = a_database();
         let mut head = a_run("u1");
-        head.environment.push(("busy_pct".to_owned(), "95.2".to_owned()));
+        for (name, value) in [("busy_pct", "95.2"), ("disk", "virtual")] {
+            head.environment.push((name.to_owned(), value.to_owned()));
+        }
         let run = database.begin_run(&head).expect("begun");
         for (repeat, rate) in [(1, 1000.0), (2, 3000.0), (3, 2000.0)] {
             let mut cell = a_cell();
             cell.steps[0].metrics.insert("ops_s".to_owned(), rate);
+            cell.metrics.insert("disk_cpu_s".to_owned(), 7.5);
             cell.state = if repeat == 2 { State::Stopped } else { State::Done };
             database.write_cell(run, &a_key("innodb", repeat), 0, &cell).expect("written");
         }
         let run = database.find_run("last").expect("it is there");
         let text = markdown(&database, &run).expect("shown");
         assert!(text.contains("**iibench · sql · load**"), "{text}");
+        assert!(text.contains("class host on a virtual disk, durability safe"), "{text}");
         assert!(text.contains("The machine was 95 % busy with other work"), "{text}");
         let stopped: Vec<&str> = text.lines().filter(|line| line.starts_with("Stopped")).collect();
         assert!(stopped.len() == 1 && stopped[0].ends_with("repeat 2"), "{text}");
         assert!(text.contains("| innodb | 2000 (1000–3000) | 900 (900–900) |"), "{text}");
-        assert!(text.contains("**iibench · sql**") && text.contains("disk_b, B"), "{text}");
+        let whole = text.split("**iibench · sql**").nth(1).unwrap_or_default();
+        assert!(whole.contains("disk_cpu_s, s") && whole.contains("disk_b, B"), "{text}");
+        assert!(whole.contains("7.50 (7.50–7.50)"), "{text}");
     }
 }

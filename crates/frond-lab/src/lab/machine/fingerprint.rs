@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use super::device::Volume;
@@ -101,17 +100,6 @@ pub fn available_bytes() -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// The checked-out commit of the source tree at `root`, and whether tracked files differ from it.
-fn commit(root: &Path) -> Option<(String, bool)> {
-    let git = |args: &[&str]| {
-        let output = Command::new("git").arg("-C").arg(root).args(args).output().ok()?;
-        let text = output.status.success().then_some(output.stdout)?;
-        Some(String::from_utf8_lossy(&text).trim().to_owned())
-    };
-    let commit = git(&["rev-parse", "HEAD"])?;
-    Some((commit, !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty()))
-}
-
 /// Collects the environment of a run whose data are in `dir`.
 pub fn fingerprint(dir: &Path) -> Result<Vec<Pair>> {
     let volume = Volume::of(dir)?;
@@ -150,13 +138,9 @@ pub fn fingerprint(dir: &Path) -> Result<Vec<Pair>> {
     put("steal_pct", format!("{steal:.1}"));
     put("busy_pct", format!("{busy:.1}"));
     put("steal_pct_since_boot", format!("{:.2}", Cpu::now().steal_percent(&Cpu::default())));
-    let tree = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (commit, dirty) = commit(tree)
-        .map_or(("unknown".to_owned(), "unknown".to_owned()), |(commit, dirty)| {
-            (commit, dirty.to_string())
-        });
-    put("commit", commit);
-    put("dirty", dirty);
+    // Those of this program, not those that are checked out when it runs.
+    put("commit", env!("FROND_LAB_COMMIT").to_owned());
+    put("dirty", env!("FROND_LAB_DIRTY").to_owned());
     put("build", build());
     put("rustc", env!("FROND_LAB_RUSTC").to_owned());
     put("frond", env!("CARGO_PKG_VERSION").to_owned());
@@ -166,10 +150,45 @@ pub fn fingerprint(dir: &Path) -> Result<Vec<Pair>> {
     Ok(pairs)
 }
 
-/// Profile with which this program was built.
+/// The workspace's Cargo.toml when this program was built, with the profiles.
+const MANIFEST: &str = include_str!("../../../../../Cargo.toml");
+
+/// How this program was built.
 fn build() -> String {
+    let profile = env!("FROND_LAB_PROFILE");
+    let of = |name: &str, overridden: &str| match overridden {
+        "" => of_profile(MANIFEST, profile, name).unwrap_or_else(|| "default".to_owned()),
+        value => value.to_owned(),
+    };
+    let (lto, units) = (env!("FROND_LAB_LTO"), env!("FROND_LAB_CODEGEN_UNITS"));
+    let flags = match env!("FROND_LAB_RUSTFLAGS") {
+        "" => "none",
+        flags => flags,
+    };
     let assertions = if cfg!(debug_assertions) { ", debug assertions" } else { "" };
-    format!("{}{assertions}", env!("FROND_LAB_PROFILE"))
+    format!(
+        "{profile}, opt-level {}, lto {}, codegen-units {}, RUSTFLAGS {flags}{assertions}",
+        env!("FROND_LAB_OPT_LEVEL"),
+        of("lto", lto),
+        of("codegen-units", units)
+    )
+}
+
+/// A setting of a profile in the workspace's Cargo.toml, which may inherit it; `None` if Cargo's
+/// default applies. The directory of the profile `dev` is called `debug`.
+fn of_profile(manifest: &str, profile: &str, name: &str) -> Option<String> {
+    let manifest: toml::Table = manifest.parse().ok()?;
+    let profiles = manifest.get("profile")?.as_table()?;
+    let mut profile = if profile == "debug" { "dev" } else { profile };
+    for _ in 0..=profiles.len() {
+        let found = profiles.get(profile)?.as_table()?;
+        match found.get(name) {
+            Some(toml::Value::String(text)) => return Some(text.clone()),
+            Some(value) => return Some(value.to_string()),
+            None => profile = found.get("inherits")?.as_str()?,
+        }
+    }
+    None // the profiles inherit from one another
 }
 
 fn processor() -> (String, usize) {
@@ -232,7 +251,10 @@ mod tests {
         assert!(value("memory_b").parse::<u64>().unwrap() > 1 << 28);
         assert!(value("cores").parse::<u64>().unwrap() >= 1);
         assert!(value("rustc").starts_with("rustc 1."), "{}", value("rustc"));
-        assert!(value("build").contains("opt-level"), "{}", value("build"));
+        for part in ["opt-level", "lto", "codegen-units", "RUSTFLAGS"] {
+            assert!(value("build").contains(part), "{}", value("build"));
+        }
+        assert!(value("commit").len() >= 40 || value("commit") == "unknown");
         assert!(value("space_free_b").parse::<u64>().is_ok());
         assert!(["true", "false", "unknown"].contains(&value("dirty")));
         for name in ["cpu", "kernel", "debian", "device", "file_system", "mount_options", "commit"]
@@ -247,28 +269,23 @@ mod tests {
     }
 
     #[test]
-    fn the_commit_of_a_tree_is_its_head_and_a_change_makes_it_dirty() {
-        let dir = tempfile::tempdir().unwrap();
-        let git = |args: &[&str]| {
-            let identity = ["-c", "user.name=a", "-c", "user.email=a@example"];
-            let status = Command::new("git")
-                .arg("-C")
-                .arg(dir.path())
-                .args(identity)
-                .args(args)
-                .output()
-                .unwrap();
-            assert!(status.status.success(), "{status:?}");
-        };
-        assert_eq!(commit(dir.path()), None);
-        git(&["init", "-q"]);
-        fs::write(dir.path().join("file"), "one").unwrap();
-        git(&["add", "file"]);
-        git(&["commit", "-q", "-m", "one"]);
-        let (head, dirty) = commit(dir.path()).unwrap();
-        assert!(head.len() >= 40 && !dirty);
-        fs::write(dir.path().join("file"), "two").unwrap();
-        assert_eq!(commit(dir.path()), Some((head, true)));
+    fn settings_of_a_profile_are_its_own_or_inherited() {
+        let manifest = "[profile.release]\nlto = 'thin'\ncodegen-units = 4\n\
+            [profile.quick]\ninherits = 'release'\nlto = false\n\
+            [profile.dev]\ncodegen-units = 7\n[profile.a]\ninherits = 'a'\n";
+        for (profile, name, expected) in [
+            ("release", "lto", Some("thin")),
+            ("quick", "lto", Some("false")),
+            ("quick", "codegen-units", Some("4")),
+            ("debug", "codegen-units", Some("7")),
+            ("debug", "lto", None),
+            ("bench", "lto", None),
+            ("a", "lto", None),
+        ] {
+            let found = of_profile(manifest, profile, name);
+            assert_eq!(found.as_deref(), expected, "{profile} {name}");
+        }
+        assert!(of_profile(MANIFEST, "release", "lto").is_some());
     }
 
     #[test]

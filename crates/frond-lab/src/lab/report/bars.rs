@@ -4,6 +4,7 @@
 use super::figure::{Axis, Bar, Chart, Figure, Limit, Part, Point, Table};
 use super::group::{Group, Target};
 use super::headline::{Headline, name_of};
+use super::matrix::TOO_SHORT;
 use super::number::{human, ratio};
 use super::palette;
 use super::sentence::{Entry, list, ranking};
@@ -61,42 +62,53 @@ pub fn lengths(group: &Group<'_>) -> Option<Figure> {
 pub fn counters(group: &Group<'_>, step: &str) -> Option<Figure> {
     let mut figure = of_metric(group, step, "compress_ops", &title("Pages compressed", step))
         .filter(|_| group.targets.iter().any(|t| t.median(step, "compress_ops") > Some(0.0)))?;
-    let per_second = |us: f64| 1e6 / us;
-    for (name, head, unit) in [
-        ("compress_ops_ok", "small enough", ""),
-        ("compress_failed_pct", "failed", "%"),
-        ("compress_s", "seconds", "s"),
-        ("compress_in_b", "bytes before", "B"),
-        ("compress_out_b", "bytes after", "B"),
-        ("compress_us_page", "per 16 KiB", "µs"),
-        ("compress_us_page", "per second", "1/s"),
-        ("uncompress_ops", "uncompressed", ""),
-        ("uncompress_s", "seconds of it", "s"),
-        ("uncompress_us_page", "per 16 KiB of it", "µs"),
-        ("uncompress_us_page", "per second of it", "1/s"),
-        ("saving_pct", "saved", "%"),
+    for (name, head, is_rate) in [
+        ("compress_ops_ok", "small enough", false),
+        ("compress_failed_pct", "failed", false),
+        ("compress_s", "seconds", false),
+        ("compress_in_b", "bytes before", false),
+        ("compress_out_b", "bytes after", false),
+        ("compress_us_page", "per 16 KiB", false),
+        ("compress_us_page", "per second", true),
+        ("uncompress_ops", "uncompressed", false),
+        ("uncompress_s", "seconds of it", false),
+        ("uncompress_us_page", "per 16 KiB of it", false),
+        ("uncompress_us_page", "per second of it", true),
+        ("saving_pct", "saved", false),
     ] {
-        add_column(&mut figure.table, group, head, unit, |target| {
-            let value = target.median(step, name)?;
-            (unit != "1/s")
-                .then_some(value)
-                .or_else(|| Some(per_second(value)).filter(|_| value > 0.0))
+        let Some(metric) = metric::find(name) else { continue };
+        add_texts(&mut figure.table, group, head, |target| match is_rate {
+            true => value_or_too_short(target, step, metric, |us| human(1e6 / us, "1/s")),
+            false => value_or_too_short(target, step, metric, |value| human(value, metric.unit)),
         });
     }
-    figure.sentence.push_str(too_short(group, step));
+    figure.sentence.push_str(&too_short(group, step, &["compress_us_page", "uncompress_us_page"]));
     Some(figure)
 }
 
-/// A warning for times per page that are based on too few of the server's whole seconds; empty if
-/// there is no such time.
-fn too_short(group: &Group<'_>, step: &str) -> &'static str {
-    let is_short = |t: &Target<'_>| t.median(step, "compress_too_short") > Some(0.0);
-    match group.targets.iter().any(is_short) {
-        true => {
-            " The server counts whole seconds, and compressed for less than 100: times per page are inexact."
-        }
-        false => "",
+/// Names the targets whose times per page are too short for the server's whole seconds; empty if
+/// there are none.
+fn too_short(group: &Group<'_>, step: &str, names: &[&str]) -> String {
+    let is_short = |target: &&Target<'_>| names.iter().any(|n| target.is_too_short(step, n));
+    let short: Vec<&str> = group.targets.iter().filter(is_short).map(|t| t.name).collect();
+    match short.is_empty() {
+        true => String::new(),
+        false => format!(
+            " No time per page of {}: the server counts whole seconds, and counted less than 100.",
+            list(&short)
+        ),
     }
+}
+
+/// A target's value of a metric as text, or that it was measured for too short a time.
+fn value_or_too_short(
+    target: &Target<'_>,
+    step: &str,
+    metric: &Metric,
+    text: impl Fn(f64) -> String,
+) -> Option<String> {
+    let value = target.median(step, metric.name).map(text);
+    value.or_else(|| target.is_too_short(step, metric.name).then(|| TOO_SHORT.to_owned()))
 }
 
 /// Charts of the time to compress a page and to uncompress one.
@@ -105,12 +117,12 @@ pub fn times_of_pages(group: &Group<'_>, step: &str) -> Vec<Figure> {
         ("compress_us_page", "Time to compress a page"),
         ("uncompress_us_page", "Time to uncompress a page"),
     ];
-    let mut figures: Vec<Figure> = times
-        .into_iter()
-        .filter_map(|(name, text)| of_metric(group, step, name, &title(text, step)))
-        .collect();
-    figures.iter_mut().for_each(|figure| figure.sentence.push_str(too_short(group, step)));
-    figures
+    let chart = |(name, text)| {
+        let mut figure = of_metric(group, step, name, &title(text, step))?;
+        figure.sentence.push_str(&too_short(group, step, &[name]));
+        Some(figure)
+    };
+    times.into_iter().filter_map(chart).collect()
 }
 
 /// CPU per operation as stacked bars: of a server's user and kernel mode; of an embedded store's
@@ -151,19 +163,39 @@ pub fn cpu(group: &Group<'_>, step: &str) -> Option<Figure> {
     Some(figure)
 }
 
+/// Bytes written to the device per operation, and bytes read from it, in a chart each.
+pub fn written_and_read(group: &Group<'_>, step: &str) -> Vec<Figure> {
+    let charts: [(&str, &str, &[&str]); 2] = [
+        ("wr_b_op", "Bytes written per operation", &["wr_b_op_rested", "wr_io_op", "fsync_op"]),
+        ("rd_b_op", "Bytes read per operation", &["rd_io_op"]),
+    ];
+    let chart = |(name, text, others): (&str, &str, &[&str])| {
+        let mut figure = of_metric(group, step, name, &title(text, step))?;
+        for (name, head) in OF_DEVICE.iter().filter(|(name, _)| others.contains(name)) {
+            let unit = metric::find(name).map_or("", |metric| metric.unit);
+            add_column(&mut figure.table, group, head, unit, |target| target.median(step, name));
+        }
+        Some(figure)
+    };
+    charts.into_iter().filter_map(chart).collect()
+}
+
+/// Further metrics of device I/O, with their column heads.
+const OF_DEVICE: [(&str, &str); 5] = [
+    ("wr_b_op_rested", "written with rest"),
+    ("write_amp", "written per byte changed"),
+    ("wr_io_op", "writes"),
+    ("rd_io_op", "reads"),
+    ("fsync_op", "syncs"),
+];
+
 /// Bytes read and written on the device per operation.
 pub fn bytes(group: &Group<'_>, step: &str) -> Option<Figure> {
     let names = ["wr_b_op", "rd_b_op"];
     let parts: Vec<&Metric> =
         names.into_iter().filter(|name| group.has(step, name)).filter_map(metric::find).collect();
     let mut figure = of_parts(group, step, &title("Device bytes per operation", step), &parts)?;
-    for (name, head) in [
-        ("wr_b_op_rested", "written with rest"),
-        ("write_amp", "written per byte changed"),
-        ("wr_io_op", "writes"),
-        ("rd_io_op", "reads"),
-        ("fsync_op", "syncs"),
-    ] {
+    for (name, head) in OF_DEVICE {
         let unit = metric::find(name).map_or("", |metric| metric.unit);
         add_column(&mut figure.table, group, head, unit, |target| target.median(step, name));
     }
@@ -265,6 +297,15 @@ fn build(
     let of_base = group.base().and_then(total);
     let (mut bars, mut entries) = (Vec::new(), Vec::new());
     for target in &group.targets {
+        if parts.iter().any(|metric| target.is_too_short(step, metric.name)) {
+            let mut row = vec![target.name.to_owned()];
+            row.extend(parts.iter().map(|_| TOO_SHORT.to_owned()));
+            row.extend(["–"; 2].map(str::to_owned));
+            table.rows.push(row);
+            let (name, label) = (target.name.to_owned(), TOO_SHORT.to_owned());
+            bars.push(Bar { name, label, look: target.look, parts: Vec::new() });
+            continue;
+        }
         // Bars start at 0, so a negative value has none.
         let Some(sum) = total(target).filter(|sum| *sum >= 0.0) else { continue };
         entries.push(Entry { target: target.name, value: sum });
@@ -334,15 +375,22 @@ fn add_column(
     unit: &str,
     value: impl Fn(&Target<'_>) -> Option<f64>,
 ) {
-    let values: Vec<Option<f64>> = table
-        .rows
-        .iter()
-        .map(|row| row.first().and_then(|name| group.target(name)).and_then(&value))
-        .collect();
-    if values.iter().any(Option::is_some) {
+    add_texts(table, group, head, |target| value(target).map(|value| human(value, unit)));
+}
+
+/// Appends a column of texts to a table if any target has one.
+fn add_texts(
+    table: &mut Table,
+    group: &Group<'_>,
+    head: &str,
+    text: impl Fn(&Target<'_>) -> Option<String>,
+) {
+    let of_row = |row: &Vec<String>| text(group.target(row.first()?)?);
+    let texts: Vec<Option<String>> = table.rows.iter().map(of_row).collect();
+    if texts.iter().any(Option::is_some) {
         table.head.push(head.to_owned());
-        for (row, value) in table.rows.iter_mut().zip(values) {
-            row.push(value.map_or("–".to_owned(), |value| human(value, unit)));
+        for (row, text) in table.rows.iter_mut().zip(texts) {
+            row.push(text.unwrap_or_else(|| "–".to_owned()));
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::lab::statistics::Spread;
 use crate::targets::Result;
 
 /// Maximum number of points of a curve: twice what a phone can show.
-const POINTS_MAX: usize = 240;
+pub const POINTS_MAX: usize = 240;
 /// Maximum number of points for a repeat that is not the typical one.
 const POINTS_FAINT_MAX: usize = 80;
 
@@ -104,7 +104,7 @@ pub fn rate(results: &Results<'_>, group: &Group<'_>, step: &str) -> Result<Opti
 
 /// Rates between samples of operations done. At most `most` intervals; each but the last has the
 /// same number of samples.
-fn rates(done: &[(f64, f64)], is_over_operations: bool, most: usize) -> Points {
+pub fn rates(done: &[(f64, f64)], is_over_operations: bool, most: usize) -> Points {
     let size = done.len().div_ceil(most).max(1);
     let mut kept: Vec<(f64, f64)> = done.iter().copied().step_by(size).collect();
     kept.extend(done.last().filter(|last| kept.last() != Some(last)));
@@ -306,18 +306,18 @@ pub fn cpu_over_time(
 }
 
 /// The cell whose rate is nearest to the median over the repeats.
-fn typical<'a>(target: &Target<'a>, step: &str) -> Option<&'a Cell> {
+pub fn typical<'a>(target: &Target<'a>, step: &str) -> Option<&'a Cell> {
     let repeat = target.sample(step, "ops_s").typical_repeat();
     let of_repeat = target.cells.iter().find(|cell| Some(cell.repeat) == repeat);
     of_repeat.or(target.cells.first()).copied()
 }
 
-fn mean(points: &[[f64; 2]]) -> f64 {
+pub fn mean(points: &[[f64; 2]]) -> f64 {
     points.iter().map(|point| point[1]).sum::<f64>() / points.len().max(1) as f64
 }
 
 /// Keeps every n-th point, and always the last.
-fn thin(points: Points) -> Points {
+pub fn thin(points: Points) -> Points {
     let size = points.len().div_ceil(POINTS_MAX).max(1);
     let last = points.len().saturating_sub(1);
     let kept = |at: &usize| at.is_multiple_of(size) || *at == last;
@@ -325,7 +325,7 @@ fn thin(points: Points) -> Points {
 }
 
 /// Lowercases the first letter, for text that continues a sentence after a colon.
-fn lower_first(text: &str) -> String {
+pub fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
 }

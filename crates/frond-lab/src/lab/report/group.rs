@@ -1,5 +1,6 @@
-//! Groups of cells that may be compared: same workload, variant, size, storage class, durability,
-//! memory, seed and machine, and the same face (SQL or embedded).
+//! Groups of cells that may be compared: same workload, variant, size, storage class, disk,
+//! calibrated limits, durability, memory, seed and machine, the same face (SQL or embedded), and
+//! with or without waiting for background work.
 //!
 //! Invariants
 //! 1. SQL and embedded targets are never in one group.
@@ -16,6 +17,7 @@ use super::number::human;
 use super::palette::{self, Look};
 use super::query::{Cell, Results, Run};
 use crate::lab::metric::{self, Metric};
+use crate::lab::setup::Setup;
 use crate::lab::statistics::{Ratio, Sample, Verdict, compare};
 
 /// The properties that all cells of a group share.
@@ -27,6 +29,7 @@ pub struct Key {
     pub variant: String,
     pub size: String,
     pub class: String,
+    pub setup: Setup,
     pub durability: String,
     pub machine: String,
     /// Memory that each target was given, in bytes.
@@ -59,6 +62,12 @@ impl Target<'_> {
         self.sample(step, name).median()
     }
 
+    /// Whether all its values of a metric were measured for too short a time to be exact.
+    pub fn is_too_short(&self, step: &str, name: &str) -> bool {
+        self.sample(step, name).is_empty()
+            && self.cells.iter().any(|cell| cell.is_too_short(step, name))
+    }
+
     /// Number of cells that were stopped at their time limit.
     pub fn stopped(&self) -> usize {
         self.cells.iter().filter(|cell| cell.state == "stopped").count()
@@ -88,6 +97,7 @@ impl<'a> Group<'a> {
                 variant: cell.variant.clone(),
                 size: run.size.clone(),
                 class: run.class.clone(),
+                setup: run.setup.clone(),
                 durability: run.durability.clone(),
                 machine: run.machine.clone(),
             };
@@ -218,8 +228,12 @@ impl<'a> Group<'a> {
         format!("{}{variant}", key.workload)
     }
 
-    /// Size, storage class, durability, memory, seed and, if there are several, machine, in a
-    /// phrase.
+    /// Storage class with disk and limits, and whether the cells did not rest, in a phrase.
+    pub fn storage(&self) -> String {
+        self.key.setup.describe(&self.key.class)
+    }
+
+    /// Size, storage, durability, memory, seed and, if there are several, machine, in a phrase.
     pub fn conditions(&self) -> String {
         let key = &self.key;
         let memory = match key.memory_b {
@@ -230,12 +244,12 @@ impl<'a> Group<'a> {
             true => format!(", machine {}", key.machine),
             false => String::new(),
         };
-        let Key { size, class, durability, seed, .. } = key;
-        format!("{size}, {class}, {durability}{memory}, seed {seed}{machine}")
+        let Key { size, durability, seed, .. } = key;
+        format!("{size}, {}, {durability}{memory}, seed {seed}{machine}", self.storage())
     }
 
-    /// Part of a file name that distinguishes the group from most others of its machine. Memory and
-    /// seed are not in it.
+    /// Part of a file name that distinguishes the group from most others of its machine. Memory,
+    /// seed, disk and limits are not in it.
     pub fn slug(&self) -> String {
         let key = &self.key;
         let parts =

@@ -9,12 +9,15 @@ use super::number::{human, ratio};
 use super::palette;
 use super::sentence::count;
 use super::size;
-use crate::lab::metric::{self, Better, Metric};
+use crate::lab::metric::{self, METRICS, Metric, Place};
 use crate::lab::statistics::{Ratio, Sample, Verdict};
 use crate::lab::workloads;
 
 /// Note on a target whose storage class limited only a part of its I/O.
 pub const THROTTLED_IN_PART: &str = "throttled only in part: neither charted nor compared";
+
+/// What is shown in place of a value that was measured for too short a time to be exact.
+pub const TOO_SHORT: &str = "too short";
 
 /// A matrix: its targets are the columns.
 #[derive(Serialize, Debug)]
@@ -86,12 +89,7 @@ fn of_face(groups: &[(Group<'_>, String)], face: &str) -> Option<FaceMatrix> {
             row
         };
         rows.push(link_to(headline_row(group, &targets)));
-        let is_wanted = |metric: &Metric| {
-            metric.better == Better::Higher
-                || metric.name == "seconds"
-                || size::METRICS.contains(&metric.name)
-        };
-        let of_group = metric_rows(group, &targets, CORE, is_wanted);
+        let of_group = metric_rows(group, &targets, &shown(Place::FirstPage));
         steps.extend(of_group.into_iter().map(link_to));
     }
     let matrix = |rows| Matrix::new(face, base, &targets, rows);
@@ -117,15 +115,22 @@ impl Row {
     }
 }
 
+/// The metrics that a place shows, in the order of tables.
+fn shown(place: Place) -> Vec<&'static Metric> {
+    METRICS.iter().filter(|metric| metric.is_shown(place)).collect()
+}
+
 /// The matrix of a group: every metric in which its steps are compared, the workload's own one
 /// first.
 pub fn of_group(group: &Group<'_>) -> Matrix {
     let targets: Vec<&str> = group.targets.iter().map(|target| target.name).collect();
-    let own = workloads::headline(&group.key.face, &group.key.workload).map(|(_, name)| name);
-    let all = [CORE, MORE].concat();
-    let own = own.filter(|name| !all.contains(name));
-    let names: Vec<&str> = own.into_iter().chain(all.iter().copied()).collect();
-    let rows = metric_rows(group, &targets, &names, |_| true);
+    let own = workloads::headline(&group.key.face, &group.key.workload);
+    let own = own.and_then(|(_, name)| metric::find(name));
+    let mut metrics = shown(Place::Page);
+    if let Some(own) = own.filter(|own| !own.is_shown(Place::Page)) {
+        metrics.insert(0, own);
+    }
+    let rows = metric_rows(group, &targets, &metrics);
     Matrix::new(&group.key.face, group.base_name(), &targets, rows)
 }
 
@@ -158,21 +163,16 @@ fn headline_row(group: &Group<'_>, targets: &[&str]) -> Row {
     })
 }
 
-/// One row per step and wanted metric.
-fn metric_rows(
-    group: &Group<'_>,
-    targets: &[&str],
-    names: &[&str],
-    is_wanted: impl Fn(&Metric) -> bool,
-) -> Vec<Row> {
+/// One row per step and metric that was measured.
+fn metric_rows(group: &Group<'_>, targets: &[&str], metrics: &[&'static Metric]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (step, metric) in measured(group, names) {
-        if !is_wanted(metric) {
-            continue;
-        }
+    for (step, metric) in measured(group, metrics) {
         let name = name_of(metric);
         let what = if step.is_empty() { name.to_owned() } else { format!("{step}: {name}") };
         rows.push(row(group, targets, what, |target| {
+            if target.is_too_short(&step, metric.name) {
+                return too_short(target);
+            }
             let own = target.sample(&step, metric.name);
             of(group, target, metric, &own, group.ratio(target, &step, metric.name))
         }));
@@ -180,45 +180,9 @@ fn metric_rows(
     rows
 }
 
-/// Metrics in which every matrix compares steps: rates, latency, CPU, bytes and size.
-const CORE: &[&str] = &[
-    "exit_velocity",
-    "add_link_10s",
-    "nopm",
-    "ops_s",
-    "seconds",
-    "p99_us",
-    "cpu_us_op",
-    "wr_b_op",
-    "rd_b_op",
-    "disk_b",
-    "disk_b_row",
-];
-/// Further metrics on the page of a workload.
-const MORE: &[&str] = &[
-    "stall_longest_s",
-    "fsync_op",
-    "write_amp",
-    "rest_s",
-    "recovery_s",
-    "gone_s",
-    "bytes_back_s",
-    "background_s",
-    "sla_failed",
-    "writer_p999_us",
-    "writer_max_us",
-    "compress_us_page",
-    "compress_failed_pct",
-    "uncompress_us_page",
-    "saving_pct",
-    "data_length_b",
-    "index_length_b",
-    "deadlocks_s",
-];
-
 /// Pairs of step and metric that were measured and are not 0 on all targets. A size is listed only
 /// at the step at which sizes are compared.
-fn measured(group: &Group<'_>, names: &[&str]) -> Vec<(String, &'static Metric)> {
+fn measured(group: &Group<'_>, metrics: &[&'static Metric]) -> Vec<(String, &'static Metric)> {
     let mut pairs = Vec::new();
     let size = size::place(group);
     let is_misplaced = |step: &str, name: &str| {
@@ -227,14 +191,16 @@ fn measured(group: &Group<'_>, names: &[&str]) -> Vec<(String, &'static Metric)>
     };
     for step in detailed(&group.steps()) {
         let is_there = |name: &str| {
-            group.targets.iter().any(|target| target.median(&step, name).is_some_and(|v| v != 0.0))
+            group.targets.iter().any(|target| {
+                target.median(&step, name).is_some_and(|value| value != 0.0)
+                    || target.is_too_short(&step, name)
+            })
         };
-        for name in names.iter().filter(|name| is_there(name) && !is_misplaced(&step, name)) {
-            // If there is a rate, the duration says the same.
-            if *name != "seconds" || !group.has(&step, "ops_s") {
-                pairs.extend(metric::find(name).map(|metric| (step.clone(), metric)));
-            }
-        }
+        // If there is a rate, the duration says the same.
+        let is_said = |name: &str| name == "seconds" && group.has(&step, "ops_s");
+        let is_wanted = |name: &str| is_there(name) && !is_misplaced(&step, name) && !is_said(name);
+        let wanted = metrics.iter().filter(|metric| is_wanted(metric.name));
+        pairs.extend(wanted.map(|metric| (step.clone(), *metric)));
     }
     pairs
 }
@@ -301,6 +267,15 @@ fn repeats(target: &Target<'_>, own: &Sample) -> String {
         }
     }
     text
+}
+
+/// The field of a target whose value was measured for too short a time to be exact.
+fn too_short(target: &Target<'_>) -> Square {
+    let why = format!(
+        "the clock is too coarse for so short a time, {}",
+        count(target.cells.len(), "repeat")
+    );
+    Square { class: "dim", text: TOO_SHORT.to_owned(), why, ..Square::default() }
 }
 
 /// The field of a target without a value: it was throttled only in part, it failed, it was stopped

@@ -17,6 +17,7 @@
 mod bars;
 mod chart;
 mod comparable;
+mod counters;
 mod curves;
 mod figure;
 mod folder;

@@ -26,6 +26,7 @@ const TARGETS: &[(&str, Look)] = &[
     ("frond-fast", look("#4f9a1c", "circle", "dashed")),
     ("frond-small", look("#00868b", "circle", "dotted")),
     ("innodb", look("#1a78c2", "rect", "solid")),
+    ("innodb-compact", look("#4c6fd8", "circle", "dotted")),
     ("innodb-8k", look("#6a70e0", "rect", "dashed")),
     ("innodb-4k", look("#9a5fd0", "rect", "dotted")),
     ("innodb-2k", look("#b857b8", "triangle", "dotted")),

@@ -7,8 +7,10 @@ use serde::Deserialize;
 
 use super::comparable::{self, Comparable, Conditions};
 use super::group::{Group, Target};
+use super::matrix::TOO_SHORT;
 use super::number::human;
 use super::size;
+use crate::lab::metric;
 use crate::size::Bytes;
 use crate::targets::{Failure, Result};
 
@@ -62,8 +64,10 @@ pub enum Picture {
     Cpu,
     /// Stacked bars of the lengths that SHOW TABLE STATUS reports.
     Lengths,
-    /// Bars of pages compressed, and a table of all compression counters.
+    /// Bars of pages compressed, and tables of all compression counters.
     Counters,
+    /// The engines' counters over time.
+    Minutes,
 }
 
 /// A published figure.
@@ -110,17 +114,12 @@ enum Form {
 #[serde(deny_unknown_fields)]
 struct Term {
     workload: String,
-    #[serde(default = "host")]
-    class: String,
+    class: Option<String>,
     variant: Option<String>,
     target: String,
     step: Option<String>,
     metric: String,
     unless: Option<String>,
-}
-
-fn host() -> String {
-    "host".to_owned()
 }
 
 /// What distinguishes the second value from the first.
@@ -233,9 +232,19 @@ impl Published {
         match here {
             Here::Nothing => "–".to_owned(),
             Here::NotRun => "not run".to_owned(),
-            Here::TooShort => "too short".to_owned(),
+            Here::TooShort => TOO_SHORT.to_owned(),
             Here::Value(value) => human(*value, &self.unit),
         }
+    }
+
+    /// The storage class that the figure is of, if it is of one only.
+    pub fn class(&self) -> Option<&str> {
+        self.here.as_ref()?.class.as_deref()
+    }
+
+    /// The storage on which the value here was measured: class, disk and limits.
+    pub fn storage(&self, groups: &[&Group<'_>]) -> Option<String> {
+        self.measured(groups).map(|(_, group, _)| group.storage())
     }
 
     /// The unit of the figure.
@@ -247,10 +256,10 @@ impl Published {
     pub fn here(&self, groups: &[&Group<'_>]) -> Here {
         let Some(term) = &self.here else { return Here::Nothing };
         let group = groups.iter().find(|group| term.is_of(group));
-        let Some(value) = group.and_then(|group| term.value(group)) else { return Here::NotRun };
         if group.is_some_and(|group| term.is_too_short(group)) {
             return Here::TooShort;
         }
+        let Some(value) = group.and_then(|group| term.value(group)) else { return Here::NotRun };
         let over = self.over.as_ref().map(|change| term.changed(change));
         let of_over = over.zip(group).and_then(|(term, group)| term.value(group));
         // Bytes per row only make sense relative to another target.
@@ -292,7 +301,7 @@ impl Term {
         let key = &group.key;
         key.face == "sql"
             && key.workload == self.workload
-            && key.class == self.class
+            && self.class.as_ref().is_none_or(|class| key.class == *class)
             && self.variant.as_ref().is_none_or(|variant| key.variant.contains(variant))
     }
 
@@ -322,9 +331,17 @@ impl Term {
         self.of(group, &self.metric)
     }
 
+    /// Whether the value was measured for too short a time to be exact.
     fn is_too_short(&self, group: &Group<'_>) -> bool {
-        let flag = self.unless.as_ref().and_then(|metric| self.of(group, metric));
-        flag.is_some_and(|flag| flag > 0.0)
+        let is_set = |flag: &str| self.of(group, flag).is_some_and(|flag| flag > 0.0);
+        match self.unless.as_deref() {
+            Some(flag) => is_set(flag),
+            // Without such values, `of` finds none.
+            None => {
+                let flag = metric::find(&self.metric).and_then(|metric| metric.unless);
+                self.value(group).is_none() && flag.is_some_and(is_set)
+            }
+        }
     }
 }
 
@@ -358,6 +375,26 @@ mod tests {
     }
 
     #[test]
+    fn published_figures_name_workloads_targets_and_metrics_that_exist() -> Result<()> {
+        let targets = crate::lab::target::names();
+        for figure in all()?.values().flat_map(|study| &study.figures) {
+            let Some(term) = &figure.here else { continue };
+            let over = figure.over.as_ref().map(|change| term.changed(change));
+            for term in std::iter::once(term).chain(&over) {
+                crate::lab::workloads::find(&term.workload)?;
+                assert!(targets.contains(&term.target.as_str()), "{}", term.target);
+                for name in std::iter::once(&term.metric).chain(&term.unless) {
+                    assert!(metric::find(name).is_some(), "{name}");
+                }
+                if let Some(class) = &term.class {
+                    crate::lab::machine::class::find(class)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
     fn values_here_are_computed_as_the_study_did() -> Result<()> {
         let figure = |text: &str| -> Published {
             toml::from_str(&format!("what=''\ntarget=''\nunit='%'\nvalue=1\n{text}"))
@@ -370,7 +407,9 @@ mod tests {
         }
         lab.cell("sql", "zip", "levels=1", "innodb", 1)
             .metric("load", "disk_b", 90.0)
-            .metrics("a", &[("compress_s", 3.0), ("compress_too_short", 1.0), ("zero", 0.0)]);
+            .metrics("a", &[("compress_s", 3.0), ("compress_too_short", 1.0), ("zero", 0.0)])
+            .metrics("a", &[("compress_us_page", 5.0), ("uncompress_us_page", 4.0)])
+            .metrics("b", &[("uncompress_us_page", 3.0), ("uncompress_too_short", 1.0)]);
         let results = Results::read(&lab.database, &[])?;
         let groups = Group::all(&results);
         let groups: Vec<&Group<'_>> = groups.iter().collect();
@@ -390,10 +429,18 @@ mod tests {
         );
         assert_eq!(here("myrocks", disk), Here::NotRun);
         assert_eq!(here("frond", &format!("class='sata',{disk}")), Here::NotRun);
+        assert_eq!(here("frond", &format!("class='host',{disk}\nscale=2")), Here::Value(90.0));
         assert_eq!(here("frond", &format!("variant='levels=9',{disk}")), Here::NotRun);
         assert_eq!(here("frond", &format!("step='b',{disk}")), Here::NotRun);
         let unless = "metric='compress_s',unless='compress_too_short'}";
         assert_eq!(here("innodb", unless), Here::TooShort);
+        let per_page = |step: &str, metric: &str| {
+            here("innodb", &format!("step='{step}',metric='{metric}'}}"))
+        };
+        assert_eq!(per_page("a", "compress_us_page"), Here::TooShort);
+        assert_eq!(per_page("a", "uncompress_us_page"), Here::Value(4.0));
+        assert_eq!(per_page("b", "uncompress_us_page"), Here::TooShort);
+        assert_eq!(per_page("b", "compress_us_page"), Here::NotRun);
         assert_eq!(here("innodb", "metric='zero'}\nform='reciprocal'"), Here::NotRun);
         assert_eq!(figure("").here(&groups), Here::Nothing);
         Ok(())

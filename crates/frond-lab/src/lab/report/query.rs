@@ -12,7 +12,9 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use super::natural::Natural;
+use crate::lab::metric;
 use crate::lab::results::Database;
+use crate::lab::setup::Setup;
 use crate::targets::Result;
 
 /// A run: one `lab run`.
@@ -31,6 +33,7 @@ pub struct Run {
     pub machine: String,
     /// Name and value.
     pub environment: Vec<(String, String)>,
+    pub setup: Setup,
 }
 
 /// A cell: one repeat of one workload on one target.
@@ -69,8 +72,19 @@ impl Cell {
         throttle.is_some_and(|(_, value)| value.split_whitespace().next() == Some("partial"))
     }
 
-    /// The value of a metric in a step.
+    /// The value of a metric in a step, unless it was measured for too short a time to be exact.
     pub fn metric(&self, step: &str, name: &str) -> Option<f64> {
+        self.value(step, name).filter(|_| !self.is_too_short(step, name))
+    }
+
+    /// Whether a metric was measured in a step, but for too short a time to be exact.
+    pub fn is_too_short(&self, step: &str, name: &str) -> bool {
+        let flag = metric::find(name).and_then(|metric| metric.unless);
+        flag.is_some_and(|flag| self.value(step, flag).is_some_and(|flag| flag > 0.0))
+            && self.value(step, name).is_some()
+    }
+
+    fn value(&self, step: &str, name: &str) -> Option<f64> {
         self.metrics.get(&Natural::new(step))?.get(name).copied()
     }
 }
@@ -104,6 +118,10 @@ impl<'a> Results<'a> {
             run.environment =
                 pairs(connection, "SELECT name, value FROM environment WHERE run=?", run.id)
                     .map_err(failure)?;
+            let of = |name: &str| {
+                run.environment.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+            };
+            run.setup = Setup::new(of, &run.command);
             let mut of_run = cells(connection, run.id).map_err(failure)?;
             for cell in &mut of_run {
                 fill(connection, cell).map_err(failure)?;
@@ -127,6 +145,44 @@ impl<'a> Results<'a> {
         self.rows(sql, (cell, step, name), |row| {
             Ok(number(row, 0)?.zip(number(row, 1)?).filter(|(t, _)| *t >= 0.0))
         })
+    }
+
+    /// The sum of the counters of a step whose source and name match one of these pairs (`*` in a
+    /// name is any text), as (seconds, value) at each time at which counters were sampled. Empty if
+    /// the engine has none of them.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn counter(
+        &self,
+        cell: i64,
+        step: &str,
+        counters: &[(&str, &str)],
+    ) -> Result<Vec<(f64, f64)>> {
+        let mut changes: Vec<(f64, String, f64)> = Vec::new();
+        let sql = "SELECT t, name, value FROM counter WHERE cell=? AND step=? AND source=? AND name GLOB ?";
+        for (source, pattern) in counters {
+            changes.extend(self.rows(sql, (cell, step, source, pattern), |row| {
+                let (t, value) = (number(row, 0)?, number(row, 2)?);
+                Ok(t.zip(value).map(|(t, value)| (t, format!("{source}.{}", text(row, 1)), value)))
+            })?);
+        }
+        if changes.is_empty() {
+            return Ok(Vec::new());
+        }
+        changes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // A value that has not changed is not stored again, nor is a zero at the start.
+        let times = "SELECT DISTINCT t FROM counter WHERE cell=? AND step=? ORDER BY t";
+        let times = self.rows(times, (cell, step), |row| number(row, 0))?;
+        let (mut last, mut points) = (BTreeMap::new(), Vec::new());
+        let mut changes = changes.into_iter().peekable();
+        for t in times {
+            while let Some((_, name, value)) = changes.next_if(|(at, ..)| *at <= t) {
+                last.insert(name, value);
+            }
+            points.push((t, last.values().sum()));
+        }
+        Ok(points)
     }
 
     /// The operations of a step, each with its latencies in ns. Histograms that cannot be decoded
@@ -208,6 +264,7 @@ fn runs(connection: &Connection) -> rusqlite::Result<Vec<Run>> {
             ended: optional(row, 9),
             machine: text(row, 10),
             environment: Vec::new(),
+            setup: Setup::default(),
         })
     })?;
     rows.collect()

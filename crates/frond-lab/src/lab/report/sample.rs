@@ -193,6 +193,7 @@ pub fn fill(lab: &mut Lab) {
     }
     linkbench(lab, &mut noise);
     zip(lab, &mut noise);
+    slow_disk(lab, &mut noise);
     uncharted(lab, &mut noise);
     embedded(lab, &mut noise);
     hostile(lab);
@@ -257,10 +258,53 @@ fn zip(lab: &mut Lab, noise: &mut Noise) {
                         ("uncompress_us_page", 31.0),
                         ("uncompress_ops", 300.0),
                         ("compress_too_short", 1.0),
+                        ("uncompress_too_short", 1.0),
                     ],
                 );
             }
             size(&cell, 9e8, target, noise);
+            counters(&cell, name, target, ops);
+        }
+    }
+}
+
+/// Adds counters that were sampled every 10 s.
+fn counters(cell: &Filling<'_>, step: &str, target: &str, ops: f64) {
+    let (misses, level) = match target {
+        _ if target.starts_with("frond") => ("Frond_cache_misses", "Frond_memtables_bytes"),
+        "myrocks" => ("Rocksdb_block_cache_miss", "Rocksdb_memtable_unflushed"),
+        _ => ("Innodb_buffer_pool_reads", "Innodb_buffer_pool_bytes_dirty"),
+    };
+    for at in 0..=6 {
+        let (t, part) = (f64::from(at) * 10.0, f64::from(at) / 6.0);
+        let status = |name: &str, value: f64| {
+            cell.counter(step, t, "global_status", name, value);
+        };
+        status("Uptime", t + 5.0);
+        status(misses, 90_000.0 * part * part * density(target));
+        status(level, 30e6 * (part * (1.5 - part)));
+        if target.starts_with("frond") {
+            status("Frond_zip_zstd1_compressed_primary", 80_000.0 * part);
+            status("Frond_zip_zstd1_compressed_secondary", 9_000.0 * part);
+        } else if ops > 0.0 {
+            cell.counter(step, t, "innodb_cmp", "8192 B.compress_ops", ops * part);
+            cell.counter(step, t, "innodb_cmp", "8192 B.compress_ops_ok", ops * part * 0.93);
+        }
+    }
+}
+
+/// Adds a study on a slow disk of its own.
+fn slow_disk(lab: &mut Lab, noise: &mut Noise) {
+    lab.run("5d5d5d5d", "iibench-2011-hdd", "standard", "safe");
+    lab.change_run("class='hdd'");
+    lab.environment("disk", "virtual");
+    for repeat in 1..=3 {
+        for (target, speed) in [("innodb", 1.0), ("innodb-4k", 0.5), ("frond", 9.0)] {
+            let cell = lab.cell("sql", "iibench", "", target, repeat);
+            step(&cell, "load", 700.0 * speed, target, noise);
+            cell.metric("load", "exit_velocity", noise.around(90.0 * speed, 0.02));
+            cell.metric("", "disk_cpu_s", 4.0);
+            size(&cell, 3.5e8, target, noise);
         }
     }
 }

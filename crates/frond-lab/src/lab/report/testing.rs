@@ -68,6 +68,11 @@ impl Lab {
         self.execute(&format!("UPDATE run SET {assignment} WHERE id=?"), [self.run]);
     }
 
+    /// Adds an entry to the environment of the last run.
+    pub fn environment(&self, name: &str, value: &str) {
+        self.execute("INSERT INTO environment VALUES (?,?,?)", params![self.run, name, value]);
+    }
+
     /// Adds a cell to the last run.
     pub fn cell(
         &mut self,
@@ -137,6 +142,15 @@ impl Filling<'_> {
         self.lab.execute(
             "INSERT INTO histogram VALUES (?,?,?,1,?)",
             params![self.id, step, operation, data],
+        );
+        self
+    }
+
+    /// Adds the value of a counter, `t` seconds after the start of the step.
+    pub fn counter(&self, step: &str, t: f64, source: &str, name: &str, value: f64) -> &Self {
+        self.lab.execute(
+            "INSERT INTO counter VALUES (?,?,?,?,?,?)",
+            params![self.id, step, t, source, name, value],
         );
         self
     }

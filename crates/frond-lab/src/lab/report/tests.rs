@@ -198,6 +198,55 @@ fn cells_of_different_memory_or_seed_share_no_chart() -> Result<()> {
 }
 
 #[test]
+fn cells_of_different_disk_limits_or_rest_share_no_chart() -> Result<()> {
+    let mut lab = Lab::new();
+    for (uid, name, value) in [
+        ("a", "cores", "2"),
+        ("b", "disk", "virtual"),
+        ("c", "rest", "no"),
+        ("d", "calibrated", "9 I/Os"),
+    ] {
+        lab.run(uid, "ycsb", "standard", "safe");
+        lab.change_run("class='hdd'");
+        lab.environment(name, value);
+        for target in ["innodb", "frond"] {
+            lab.cell("sql", "ycsb", "", target, 1).metric("", "disk_b", 5.0);
+        }
+    }
+    let first = read(&pages(&lab, &[])?);
+    for storage in ["hdd", "hdd on a virtual disk", "hdd, without rest", "hdd (9 I&#x2f;Os)"] {
+        let said = format!("standard, {storage}, safe, 205 MiB, seed 42; 2 targets");
+        assert!(first.contains(&said), "{said}: {first}");
+    }
+    for (name, page) in all(&lab.out()).iter().filter(|(name, _)| name.starts_with("workload")) {
+        assert_eq!(charts(page).len(), 1, "{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_page_of_a_workload_lists_open_loops_and_the_cost_of_a_virtual_disk() -> Result<()> {
+    let mut lab = Lab::new();
+    lab.run("r", "sysbench", "standard", "safe");
+    let cell = lab.cell("sql", "sysbench", "", "innodb", 1);
+    cell.metrics("select open", &[("busy", 3.0), ("unserved", 4.0), ("queries_s", 5.0)]);
+    cell.metric("", "disk_cpu_s", 6.0);
+    let first = read(&pages(&lab, &[])?);
+    let said = [
+        "mean number of clients with a request in progress",
+        "requests that were due but not served within the step",
+        "queries per second while rows are inserted",
+        "CPU that the lab uses to serve a virtual disk",
+    ];
+    let pages = all(&lab.out());
+    let (_, page) = pages.iter().find(|(name, _)| name.starts_with("workload")).expect("its page");
+    for said in said {
+        assert!(page.contains(said) && !first.contains(said), "{said}: {page}");
+    }
+    Ok(())
+}
+
+#[test]
 fn tiny_runs_are_listed_but_never_charted_or_compared() -> Result<()> {
     let mut lab = Lab::new();
     lab.run("t", "ycsb", "tiny", "safe");

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::counters::{self, QUANTITIES};
 use super::figure::{Figure, Table, number};
 use super::group::Group;
 use super::headline::{Headline, detailed};
@@ -147,6 +148,12 @@ fn figures(results: &Results<'_>, group: &Group<'_>) -> Result<Vec<Figure>> {
     figures.extend(of_steps(&|step| Ok(bars::cpu(group, step)))?);
     figures.extend(of_steps(&|step| Ok(bars::bytes(group, step)))?);
     figures.extend(bars::memory(group));
+    for quantity in QUANTITIES {
+        for step in &steps {
+            let figure = counters::over_time(results, group, step, quantity)?;
+            figures.extend(figure.map(|figure| Figure { is_minor: true, ..figure }));
+        }
+    }
     number(&mut figures, "f");
     Ok(figures)
 }

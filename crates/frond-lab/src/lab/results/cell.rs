@@ -31,6 +31,9 @@ impl State {
     }
 }
 
+/// Name of the setting that says why Frond's files were not checked.
+pub const UNCHECKED: &str = "(frond check)";
+
 /// A point of a series: seconds since the step started, and the value then.
 pub type Point = (f64, f64);
 

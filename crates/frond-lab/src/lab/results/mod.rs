@@ -13,7 +13,7 @@ mod read;
 pub mod testing;
 mod write;
 
-pub use cell::{CellResult, CounterSample, Latencies, State, StepResult, Verification};
+pub use cell::{CellResult, CounterSample, Latencies, State, StepResult, UNCHECKED, Verification};
 pub use database::Database;
 pub use error::{Reason, ResultsError};
 pub use read::{CellParameter, Measured, RunInfo};

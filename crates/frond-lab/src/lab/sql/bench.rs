@@ -20,7 +20,7 @@ use super::worker::{Connect, Worker};
 use crate::lab::device_io;
 use crate::lab::machine::Class;
 use crate::lab::machine::virtual_disk::Kind;
-use crate::lab::results::{CellResult, State, StepResult};
+use crate::lab::results::{CellResult, State, StepResult, UNCHECKED};
 use crate::lab::size::Durability;
 use crate::lab::step::{Arrivals, Step, Tally, measured, warm_up};
 use crate::lab::syncs::Counts;
@@ -103,12 +103,11 @@ impl Bench {
         let Conditions { memory, durability, class, disk, time_limit, with_rest, .. } = *conditions;
         let running = Running::start(place, target, memory, durability, (class, disk))?;
         let mut admin = running.session()?;
-        let server = admin.value("SELECT VERSION()")?;
-        let version = format!("{} in MariaDB {server}", target.engine);
+        let version = format!("{} in {}", target.engine, settings::server_version(&mut admin)?);
         let mut result = CellResult { memory_b: memory, version, ..CellResult::default() };
         result.settings = settings::effective(&mut admin, &running.settings)?;
         result.settings.insert("CREATE TABLE …".to_owned(), target.create.clone());
-        let isolation = admin.value("SELECT @@tx_isolation")?;
+        let isolation = settings::isolation_level(&mut admin)?;
         result.facts.insert("isolation level".to_owned(), isolation);
         result.settings.extend(running.confined.settings(class, disk));
         let ours = running.dir().zip(running.pid());
@@ -119,9 +118,10 @@ impl Bench {
             verify_syncs(&mut admin, &target.create, &counts, &target.syncs, &mut result)?;
         }
         if ours.is_none() {
-            let why =
-                "not verified: the settings of a server that the lab did not start are its own";
-            result.settings.insert("(durability)".to_owned(), why.to_owned());
+            let why = "a server that the lab did not start has its own settings";
+            for what in ["durability", "memory"] {
+                result.settings.insert(format!("({what})"), format!("not verified: {why}"));
+            }
         }
         let space = running.space(target).filter(|_| target.keeps_rows);
         if let Some(space) = &space {
@@ -598,7 +598,7 @@ impl Bench {
                 // This check may not know the format of another commit.
                 Err(error) if self.target.plugin_path.is_some() => {
                     let why = format!("not checked: {error}");
-                    self.result.settings.insert("(frond check)".to_owned(), why);
+                    self.result.settings.insert(UNCHECKED.to_owned(), why);
                 }
                 Err(error) => return Err(Failure(format!("frond check: {error}"))),
             }

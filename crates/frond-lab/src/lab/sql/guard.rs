@@ -22,8 +22,10 @@ use crate::measure;
 
 /// Interval between checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// Milliseconds that a statement must have run before it may be ended.
-const LONG_MS: u32 = 500;
+/// How long a statement must have run before it may be ended.
+const LONG: &str = "TIME_MS>500";
+/// How long on MySQL, which counts whole seconds, of which the first one may be nearly empty.
+const LONG_ON_MYSQL: &str = "TIME>=2";
 /// Minimum delay after the time limit, so that a statement which is nearly done may end by itself.
 const GRACE_MIN: Duration = Duration::from_secs(5);
 
@@ -101,12 +103,16 @@ fn end_long(session: &mut Session, connections: &[u32]) -> SqlResult<()> {
         return Ok(());
     }
     let list: Vec<String> = connections.iter().map(u32::to_string).collect();
-    let sql = format!(
-        "SELECT ID FROM information_schema.PROCESSLIST WHERE ID IN ({}) AND COMMAND<>'Sleep' AND TIME_MS>{LONG_MS}",
-        list.join(",")
-    );
+    let sql = |condition: &str| {
+        format!(
+            "SELECT ID FROM information_schema.PROCESSLIST WHERE ID IN ({}) AND COMMAND<>'Sleep' AND {condition}",
+            list.join(",")
+        )
+    };
     let mut long = Vec::new();
-    session.rows(&sql, |row| long.extend(number_of(row, 0)))?;
+    if session.rows(&sql(LONG), |row| long.extend(number_of(row, 0))).is_err() {
+        session.rows(&sql(LONG_ON_MYSQL), |row| long.extend(number_of(row, 0)))?;
+    }
     for id in long {
         let _ = session.run(&format!("KILL QUERY {id}")); // the statement may have ended meanwhile
     }

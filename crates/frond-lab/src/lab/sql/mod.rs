@@ -8,6 +8,7 @@
 
 mod bench;
 mod counters;
+mod foreign;
 mod guard;
 mod insert;
 mod own;
@@ -25,6 +26,7 @@ mod verify;
 mod worker;
 
 pub use bench::{Bench, Concurrent, Conditions};
+pub use foreign::target as foreign_target;
 pub use insert::{InsertText, push_hexadecimal};
 pub use process::remove_stale;
 pub use server::Place;

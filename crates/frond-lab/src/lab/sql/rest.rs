@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::session::Session;
+use super::session::{Session, text_of};
 use crate::lab::target::SqlTarget;
 use crate::measure::{self, Space, Subject, Usage};
-use crate::targets::Result;
+use crate::targets::{Failure, Result};
 
 /// Seconds without writes and without a change of size after which a server counts as idle.
 const STILL_SECONDS: u32 = 3;
@@ -104,9 +104,10 @@ fn usual_values(
 /// Whether all these status variables are zero.
 fn zero(session: &mut Session, names: &[String]) -> Result<bool> {
     for name in names {
-        let value = session.value(&format!(
-            "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME='{name}'"
-        ))?;
+        let mut found = None;
+        let sql = format!("SHOW GLOBAL STATUS WHERE Variable_name='{name}'");
+        session.rows(&sql, |row| found = text_of(row, 1))?;
+        let value = found.ok_or_else(|| Failure(format!("server: no status variable {name}")))?;
         if value.parse::<f64>().is_ok_and(|value| value > 0.0) {
             return Ok(false);
         }

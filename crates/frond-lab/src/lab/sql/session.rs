@@ -8,7 +8,7 @@ use std::path::Path;
 use mysql::prelude::Queryable;
 use mysql::{Conn, LocalInfileHandler, Opts, OptsBuilder, Params};
 
-use crate::lab::cell_spec::without_passwords;
+use crate::lab::cell_spec::{split_engine, without_passwords};
 use crate::targets::Failure;
 
 pub use mysql::{Row, Statement, Value};
@@ -86,12 +86,12 @@ impl Session {
         Ok(Self { connection: Conn::new(options)? })
     }
 
-    /// Connects to `mysql://user:password@host:port/database`.
+    /// Connects to `mysql://user:password@host:port/database`, whose parameter `engine` is ignored.
     ///
     /// # Errors
     /// The URL is invalid; errors of the server.
     pub fn connect_url(url: &str) -> SqlResult<Self> {
-        let options = Opts::from_url(url).map_err(|error| {
+        let options = Opts::from_url(&split_engine(url).0).map_err(|error| {
             SqlError::Other(Failure(format!("{}: {error}", without_passwords(url))))
         })?;
         let options = OptsBuilder::from_opts(options).stmt_cache_size(Some(0));
@@ -214,6 +214,13 @@ impl Session {
         })?;
         found.ok_or_else(|| SqlError::Other(Failure(format!("server: no answer to {sql}"))))
     }
+}
+
+/// A column by its name, as text; `None` if it is NULL or does not exist. Servers differ in the
+/// columns of SHOW and EXPLAIN, and in the case of their names.
+pub fn text_named(row: &Row, name: &str) -> Option<String> {
+    let is_named = |column: &mysql::Column| column.name_str().eq_ignore_ascii_case(name);
+    text_of(row, row.columns_ref().iter().position(is_named)?)
 }
 
 /// A column as a whole number; `None` if it is NULL, not a number, or does not exist.

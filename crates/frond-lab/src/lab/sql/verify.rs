@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::session::{Session, text_of};
+use super::session::{Session, text_named, text_of};
 use super::sum::{Column, Sent, expression};
 use crate::lab::results::CellResult;
 use crate::targets::{Failure, Result};
@@ -56,8 +56,12 @@ impl Access {
     fn of(session: &mut Session, sql: &str) -> Result<Self> {
         let mut found = Vec::new();
         session.rows(&format!("EXPLAIN {sql}"), |row| {
-            let text = |at| text_of(row, at).unwrap_or_default();
-            found.push(Self { kind: text(3), key: text_of(row, 5), extra: text(9) });
+            let text = |name| text_named(row, name).unwrap_or_default();
+            found.push(Self {
+                kind: text("type"),
+                key: text_named(row, "key"),
+                extra: text("Extra"),
+            });
         })?;
         match <[Self; 1]>::try_from(found) {
             Ok([access]) => Ok(access),

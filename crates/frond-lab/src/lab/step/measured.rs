@@ -190,6 +190,8 @@ pub fn result(
         if let Some(io) = sample.io {
             push("read_ios", t, io.reads as f64);
             push("write_ios", t, io.writes as f64);
+            push("device_read_b", t, io.read_bytes as f64);
+            push("device_written_b", t, io.written_bytes as f64);
         }
         if let Some(disk_b) = sample.disk_b.filter(|_| keeps_rows) {
             push("disk_b", t, disk_b as f64);

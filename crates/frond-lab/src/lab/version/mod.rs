@@ -79,6 +79,21 @@ impl Versions {
         Ok(self.built.get(&key))
     }
 
+    /// Checks that the library of a cell is still the one that was built from its commit (Invariant
+    /// 2): a run may take days.
+    ///
+    /// # Errors
+    /// The file has changed.
+    pub fn check_unchanged(&self, library: Option<&Path>) -> Result<()> {
+        let built = self.built.values().find(|built| Some(built.library.as_path()) == library);
+        match built {
+            Some(built) if hash_of(&built.library)? != built.hash => {
+                Err(Failure(format!("{} has changed since it was built", built.library.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Settings that describe the library of a cell, if it is that of another commit.
     pub fn settings(&self, library: Option<&Path>) -> Vec<(String, String)> {
         let built = self.built.values().find(|built| Some(built.library.as_path()) == library);

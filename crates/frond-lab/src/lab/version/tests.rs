@@ -124,6 +124,10 @@ fn each_commit_is_built_once_into_separate_libraries() {
     let found = next.library(&found[0], Face::Sql).expect("it is there").expect("a version");
     assert_eq!(found.library, plugin);
     assert!(fs::read(&log).expect("a log") == printed, "nothing was built again");
+
+    assert!(next.check_unchanged(None).is_ok() && next.check_unchanged(Some(&plugin)).is_ok());
+    fs::write(&plugin, "of another commit").expect("written");
+    assert!(next.check_unchanged(Some(&plugin)).is_err_and(|f| f.0.contains("has changed")));
 }
 
 #[test]

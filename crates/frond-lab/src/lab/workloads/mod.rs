@@ -2,7 +2,7 @@
 //! registered here; those of embedded stores, which may share a folder with them, in
 //! `embedded/mod.rs`.
 
-mod bulk;
+pub mod bulk;
 mod clients;
 mod compressed;
 pub mod dbbench;
@@ -15,10 +15,10 @@ pub mod linkbench;
 pub mod load;
 mod pace;
 pub mod queue;
-mod rowformats;
+pub mod rowformats;
 mod sbtest;
-mod sweep;
-mod sysbench;
+pub mod sweep;
+pub mod sysbench;
 #[cfg(test)]
 pub mod testing;
 pub mod tpcc;
@@ -123,6 +123,30 @@ mod tests {
     use super::*;
     use crate::lab::metric;
     use crate::lab::size::Size;
+
+    /// The table in docs/lab.md names the faces of every workload.
+    #[test]
+    fn documented_faces_are_those_of_the_registries() {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab.md");
+        let text = std::fs::read_to_string(docs).expect("docs/lab.md");
+        let section = text.split("\n## Workloads\n").nth(1).expect("a section on workloads");
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let mut documented = Vec::new();
+        for row in section.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            for name in cells[1].split('`').skip(1).step_by(2) {
+                let faces = [cells[2], cells[3]].map(|cell| !cell.starts_with("no"));
+                let in_sql = ALL.iter().any(|entry| entry.name == name);
+                let is_embedded = embedded::ALL.iter().any(|entry| entry.name == name);
+                assert_eq!(faces, [in_sql, is_embedded], "{name}");
+                documented.push(name);
+            }
+        }
+        let names = ALL.iter().map(|entry| entry.name).filter(|name| *name != "example");
+        for name in names.chain(embedded::ALL.iter().map(|entry| entry.name)) {
+            assert!(documented.contains(&name), "{name} is not documented");
+        }
+    }
 
     #[test]
     fn every_workload_can_be_made_at_every_size() {

@@ -92,6 +92,21 @@ pub fn run<B: Paced>(
     bench: &mut B,
     step: &Step<'_>,
     rate: Rate,
+    once: impl FnMut(&mut B, &Step<'_>) -> Result<()>,
+) -> Result<()> {
+    run_batches(bench, step, rate, 1, once)
+}
+
+/// Like [`run`], for requests that each perform `per_request` operations of the step. The own rate
+/// of a load is that at its end.
+///
+/// # Errors
+/// Those of `once`.
+pub fn run_batches<B: Paced>(
+    bench: &mut B,
+    step: &Step<'_>,
+    rate: Rate,
+    per_request: u64,
     mut once: impl FnMut(&mut B, &Step<'_>) -> Result<()>,
 ) -> Result<()> {
     match rate {
@@ -99,8 +114,9 @@ pub fn run<B: Paced>(
         Rate::Fixed(rate) => once(bench, &Step { rate: Some(rate), ..step.clone() }),
         Rate::Part(part) => {
             once(bench, step)?;
-            let made = bench.steps().last();
-            let own = made.and_then(|step| step.metrics.get("ops_s").copied()).unwrap_or(0.0);
+            let metrics = bench.steps().last().map(|step| &step.metrics);
+            let rate = metrics.and_then(|found| found.get("exit_velocity").or(found.get("ops_s")));
+            let own = rate.map_or(0.0, |rate| rate / per_request.max(1) as f64);
             if own <= 0.0 || bench.is_over() {
                 return Ok(()); // nothing to take a part of
             }

@@ -10,30 +10,43 @@ use super::compressed;
 use super::pace::Rate;
 use super::sbtest::{self, Batch, FILLS, Fill, INNODB_ROW_BYTES, Load, ROW_BYTES};
 use super::sweep::POWERS;
+use super::sysbench::embedded::Loaded;
 use super::sysbench::{self, Pace, Tables, Test};
 use super::{Entry, Workload};
+use crate::lab::embedded;
 use crate::lab::params::{Param, Params};
 use crate::lab::sql::Bench;
+use crate::schema::Table;
 use crate::targets::Result;
 
 pub const ENTRY: Entry = Entry {
     name: "rowformats",
     about: "the row-format study of 2008: one row per INSERT, sizes, and read_write with growing numbers of clients",
     headline: ("load", "seconds"),
-    params: &[
-        Param::sized("rows", ["500", "3_000", "2_000_000", "10_000_000"], "rows"),
-        Param::fixed("load", "one-row", "rows per INSERT: one-row, or multi (512 KiB of text)"),
-        Param::fixed("index", "before", "when the index on k is created: before or after the load"),
-        Param::fixed("strings", "digits", "contents of c and pad: digits, letters, constant"),
-        Param::sized("threads", ["1", "1,16", POWERS, POWERS], "numbers of clients, one step each"),
-        Param::fixed("tests", "read_write", "tests of sysbench"),
-        Param::sized("seconds", ["0.1", "0.5", "10", "30"], "duration of each step, seconds"),
-        Param::sized("warm_up", ["0", "0", "2", "10"], "maximum warm-up before each step, seconds"),
-        Param::fixed("ratio", "0.4", "ratio of data to cache: 0.4 and 4.5 in the study"),
-        Param::sized("time_limit", ["60", "12", "1800", "0"], "seconds, 0 for none"),
-    ],
+    params: PARAMS,
     make: |params, seed| Ok(Box::new(RowFormats::new(params, seed)?)),
 };
+
+pub const EMBEDDED: embedded::Entry = embedded::Entry {
+    name: ENTRY.name,
+    about: "the load of the row-format study of 2008: one row per commit, then read_write with growing numbers of clients",
+    headline: ENTRY.headline,
+    params: PARAMS,
+    make: |params, seed| Ok(Box::new(RowFormats::new(params, seed)?)),
+};
+
+const PARAMS: &[Param] = &[
+    Param::sized("rows", ["500", "3_000", "2_000_000", "10_000_000"], "rows"),
+    Param::fixed("load", "one-row", "rows per INSERT: one-row, or multi (512 KiB of text)"),
+    Param::fixed("index", "before", "when the index on k is created: before or after the load"),
+    Param::fixed("strings", "digits", "contents of c and pad: digits, letters, constant"),
+    Param::sized("threads", ["1", "1,16", POWERS, POWERS], "numbers of clients, one step each"),
+    Param::fixed("tests", "read_write", "tests of sysbench"),
+    Param::sized("seconds", ["0.1", "0.5", "10", "30"], "duration of each step, seconds"),
+    Param::sized("warm_up", ["0", "0", "2", "10"], "maximum warm-up before each step, seconds"),
+    Param::fixed("ratio", "0.4", "ratio of data to cache: 0.4 and 4.5 in the study"),
+    Param::sized("time_limit", ["60", "12", "1800", "0"], "seconds, 0 for none"),
+];
 
 const TABLE: &str = "sbtest";
 
@@ -106,9 +119,63 @@ impl Workload for RowFormats {
     }
 }
 
+impl embedded::Workload for RowFormats {
+    fn tables(&self) -> Vec<Table> {
+        sbtest::embedded::tables(&self.tables.names, self.index_first)
+    }
+
+    fn innodb_bytes(&self) -> u64 {
+        self.tables.rows * INNODB_ROW_BYTES
+    }
+
+    fn run(&mut self, bench: &mut embedded::Bench<'_>) -> Result<(u64, u64)> {
+        let (rows, fill, batch) = (self.tables.rows, self.tables.fill, self.batch);
+        let load = Load { batch, fill, ..Load::new("load", TABLE, rows, self.seed) };
+        let loaded = sbtest::embedded::load(bench, bench.table(TABLE)?, load)?;
+        self.tables.note_loaded(loaded);
+        bench.loaded((loaded, loaded * ROW_BYTES))?;
+        let table = sbtest::embedded::indexed(bench, TABLE)?;
+        if !self.index_first {
+            if bench.is_over() {
+                return Ok((0, 0));
+            }
+            sbtest::embedded::create_index(bench, "create index", &table, rows, false)?;
+            bench.loaded((loaded, loaded * ROW_BYTES))?;
+        }
+        bench.verify(&table, Some(loaded), true)?;
+        let all = Loaded::new(&self.tables, vec![table]);
+        for &test in &self.tests {
+            for &clients in &self.threads {
+                all.run(bench, test, clients, "", self.pace)?;
+            }
+        }
+        bench.rest()?;
+        all.verify(bench)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::lab::embedded::testing::{on_all, step_of};
     use crate::lab::workloads::testing::{on_both, step};
+
+    #[test]
+    fn embedded_loads_commit_each_row_and_indexes_may_be_created_later() {
+        on_all("rowformats", &[("seconds", "0.2")], |target, result| {
+            let load = step_of(result, "load");
+            assert_eq!((load.metrics["ops"], load.latencies["commit"].count), (500.0, 500));
+            assert_eq!(result.steps.len(), 2, "{target}");
+            let is_verified = result.verified.iter().any(|found| found.name == "sbtest by k_1");
+            assert_eq!(is_verified, target != "null", "{target}");
+        });
+        let changes = [("index", "after"), ("load", "multi"), ("seconds", "0.2")];
+        for strings in ["letters", "constant"] {
+            on_all("rowformats", &[&changes[..], &[("strings", strings)]].concat(), |_, result| {
+                assert_eq!(step_of(result, "load").latencies["commit"].count, 1);
+                assert_eq!(step_of(result, "create index").metrics["ops"], 500.0);
+            });
+        }
+    }
 
     #[test]
     fn sql_row_format_loads_report_lengths_and_indexes_may_be_created_later() {

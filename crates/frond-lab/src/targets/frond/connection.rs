@@ -2,11 +2,13 @@
 //!
 //! Threads: a connection belongs to one thread.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
+use std::sync::Mutex;
 
 use frond::{Batch, Db, Error, ErrorKind, Tree, Txn, TxnOptions};
 
-use super::super::{Attempt, Begin, Connection, Direction, Failure, Result, Stop, Visit};
+use super::super::{Attempt, Begin, Connection, Direction, Entries, Failure, Result, Stop, Visit};
+use super::lock;
 use crate::schema::Keyspace;
 
 /// What the client has started: a batch or a transaction.
@@ -20,7 +22,9 @@ enum Open {
 /// The connection of one client.
 pub(super) struct FrondConnection<'a> {
     db: &'a Db,
-    trees: &'a [Tree],
+    /// The trees of the target, from which those of the next connections come.
+    shared: &'a Mutex<Vec<Tree>>,
+    trees: Vec<Tree>,
     durability: Option<frond::Durability>,
     batch: Batch,
     open: Open,
@@ -36,10 +40,11 @@ fn stop(error: Error) -> Stop {
 impl<'a> FrondConnection<'a> {
     pub(super) fn new(
         db: &'a Db,
-        trees: &'a [Tree],
+        shared: &'a Mutex<Vec<Tree>>,
         durability: Option<frond::Durability>,
     ) -> Self {
-        Self { db, trees, durability, batch: Batch::new(), open: Open::Nothing }
+        let trees = lock(shared).clone();
+        Self { db, shared, trees, durability, batch: Batch::new(), open: Open::Nothing }
     }
 }
 
@@ -119,6 +124,22 @@ impl Connection for FrondConnection<'_> {
             Open::Batch => self.batch.delete(tree, key).map_err(stop),
             Open::Nothing => Err(nothing_begun()),
         }
+    }
+
+    fn delete_range(&mut self, keyspace: Keyspace, range: Range<&[u8]>) -> Attempt<()> {
+        self.batch.delete_range(&self.trees[keyspace], range).map_err(stop)
+    }
+
+    fn bulk_load(&mut self, keyspace: Keyspace, next: Entries<'_>) -> Attempt<()> {
+        let mut load = self.db.bulk_load_into(&self.trees[keyspace]).map_err(stop)?;
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        while next(&mut key, &mut value) {
+            load.put(&key, &value).map_err(stop)?;
+        }
+        let tree = load.finish().map_err(stop)?.tree;
+        lock(self.shared)[keyspace] = tree.clone();
+        self.trees[keyspace] = tree;
+        Ok(())
     }
 
     fn scan(

@@ -4,6 +4,8 @@
 
 mod connection;
 
+use std::sync::{Mutex, MutexGuard};
+
 use frond::{
     Db, Options, Tree, TreeOptions,
     check::{ColumnOf, ColumnUse, TreeColumns},
@@ -44,11 +46,16 @@ fn class(durability: Durability) -> frond::Durability {
     }
 }
 
+fn lock(trees: &Mutex<Vec<Tree>>) -> MutexGuard<'_, Vec<Tree>> {
+    trees.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 /// Frond under test.
 pub struct Frond {
     db: Db,
     tables: Vec<Table>,
-    trees: Vec<Tree>,
+    /// The tree of each keyspace. A bulk load replaces an empty tree by another one.
+    trees: Mutex<Vec<Tree>>,
     settings: Vec<(String, String)>,
 }
 
@@ -73,7 +80,7 @@ impl Frond {
             ("durability".to_owned(), format!("{durability:?}").to_lowercase()),
             ("size_class".to_owned(), "default".to_owned()),
         ];
-        Ok(Self { db, tables: setup.tables.clone(), trees, settings })
+        Ok(Self { db, tables: setup.tables.clone(), trees: Mutex::new(trees), settings })
     }
 }
 
@@ -91,6 +98,14 @@ impl Target for Frond {
         Ok(Box::new(connection::FrondConnection::new(&self.db, &self.trees, durability)))
     }
 
+    fn deletes_ranges(&self) -> bool {
+        true
+    }
+
+    fn bulk_loads(&self) -> bool {
+        true
+    }
+
     fn settle(&self) -> Result<()> {
         Ok(self.db.checkpoint()?)
     }
@@ -100,10 +115,10 @@ impl Target for Frond {
     }
 
     fn parts(&self) -> Result<Vec<PartSize>> {
-        let mut parts = Vec::new();
+        let (mut parts, trees) = (Vec::new(), lock(&self.trees));
         for table in &self.tables {
             for keyspace in 0..=table.indexes.len() {
-                let tree = &self.trees[table.base + keyspace];
+                let tree = &trees[table.base + keyspace];
                 let shape = tree.shape()?;
                 let leaves = shape.levels.last().map_or(0, |leaves| leaves.nodes);
                 let columns = tree.column_sizes(leaves.div_ceil(LEAVES_READ))?;

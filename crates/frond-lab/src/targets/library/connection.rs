@@ -2,6 +2,8 @@
 //!
 //! Threads: a connection belongs to one thread.
 
+use std::ops::Range;
+
 use super::super::{Attempt, Begin, Connection, Direction, Failure, Result, Stop, Visit};
 use super::ffi::{Held, Refusal, Store, Transaction, WriteBatch};
 use crate::schema::Keyspace;
@@ -95,6 +97,10 @@ impl Connection for LibraryConnection<'_> {
             Open::Batch => Ok(self.batch.delete(keyspace, key)?),
             Open::Nothing => Err(nothing_begun()),
         }
+    }
+
+    fn delete_range(&mut self, keyspace: Keyspace, range: Range<&[u8]>) -> Attempt<()> {
+        Ok(self.batch.delete_range(keyspace, range)?)
     }
 
     fn scan(

@@ -7,6 +7,7 @@
 //! 2. The library is never unloaded: its threads and thread-local destructors may outlive a store.
 
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{NonNull, null, null_mut};
@@ -173,6 +174,7 @@ functions! {
     frond_batch_free(*mut Batch);
     frond_batch_put(*mut Batch, *const Tree, *const u8, usize, *const u8, usize, *mut Error) -> i32;
     frond_batch_delete(*mut Batch, *const Tree, *const u8, usize, *mut Error) -> i32;
+    frond_batch_delete_range(*mut Batch, *const Tree, *const u8, usize, *const u8, usize, *mut Error) -> i32;
     frond_batch_commit(*const Db, *mut Batch, i32, *mut u64, *mut Error) -> i32;
     frond_scan(*const Tree, *const u8, usize, *const u8, usize, *mut *mut Cursor, *mut Error) -> i32;
     frond_cursor_next(*mut Cursor, usize, *mut Rows, *mut Error) -> i32;
@@ -557,6 +559,18 @@ impl WriteBatch<'_> {
         let delete = self.store.api.frond_batch_delete;
         // SAFETY: see above `impl Store`.
         called(|error| unsafe { delete(batch, tree, key.as_ptr(), key.len(), error) }).map(drop)
+    }
+
+    /// Adds a delete of the keys in a range.
+    pub fn delete_range(&mut self, tree: usize, range: Range<&[u8]>) -> Called<()> {
+        let (tree, batch) = (self.store.tree(tree)?, self.batch.as_ptr());
+        let delete = self.store.api.frond_batch_delete_range;
+        let Range { start, end } = range;
+        // SAFETY: see above `impl Store`.
+        called(|error| unsafe {
+            delete(batch, tree, start.as_ptr(), start.len(), end.as_ptr(), end.len(), error)
+        })
+        .map(drop)
     }
 
     /// Commits the batch.

@@ -96,6 +96,10 @@ impl Target for Library {
         Ok(Box::new(LibraryConnection::new(&self.store, durability)?))
     }
 
+    fn deletes_ranges(&self) -> bool {
+        true
+    }
+
     fn settle(&self) -> Result<()> {
         Ok(self.store.checkpoint()?)
     }

@@ -33,6 +33,7 @@ pub const NOMETASYNC: c_uint = 0x4_0000;
 pub const CREATE: c_uint = 0x4_0000;
 pub const NOTLS: c_uint = 0x20_0000;
 pub const NORDAHEAD: c_uint = 0x80_0000;
+pub const APPEND: c_uint = 0x2_0000;
 pub const NOTFOUND: c_int = -30798;
 
 pub const FIRST: c_int = 0;
@@ -48,6 +49,7 @@ unsafe extern "C" {
     pub fn mdb_env_create(env: *mut *mut Env) -> c_int;
     pub fn mdb_env_set_mapsize(env: *mut Env, bytes: size_t) -> c_int;
     pub fn mdb_env_set_maxdbs(env: *mut Env, n: c_uint) -> c_int;
+    pub fn mdb_env_set_maxreaders(env: *mut Env, n: c_uint) -> c_int;
     pub fn mdb_env_open(env: *mut Env, path: *const c_char, flags: c_uint, mode: mode_t) -> c_int;
     pub fn mdb_env_sync(env: *mut Env, force: c_int) -> c_int;
     pub fn mdb_env_close(env: *mut Env);

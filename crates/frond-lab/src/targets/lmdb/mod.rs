@@ -20,12 +20,14 @@ use serde::Deserialize;
 
 use super::ticker::Ticker;
 use super::{
-    Attempt, Begin, Clients, Connection, Direction, Durability, Failure, Result, Setup, Target,
-    Visit, settings,
+    Attempt, Begin, Clients, Connection, Direction, Durability, Entries, Failure, Result, Setup,
+    Target, Visit, settings,
 };
 use crate::schema::{Keyspace, Table};
 
 const SETTINGS: &str = include_str!("lmdb.settings.toml");
+/// Entries of a bulk load in one transaction. LMDB keeps its changed pages in memory until it ends.
+const ENTRIES_PER_COMMIT: u64 = 10_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,6 +39,9 @@ struct Settings {
     os_flags: String,
     lazy_flags: String,
 }
+
+/// Largest number of clients that read at the same time; LMDB's default is 126.
+const CLIENTS_MAX: c_uint = 1_024;
 
 struct Environment(*mut ffi::Env);
 
@@ -100,6 +105,7 @@ impl Lmdb {
         unsafe {
             check(ffi::mdb_env_set_mapsize(env, settings.map_gib << 30))?;
             check(ffi::mdb_env_set_maxdbs(env, names.len() as c_uint))?;
+            check(ffi::mdb_env_set_maxreaders(env, CLIENTS_MAX))?;
             check(ffi::mdb_env_open(env, path.as_ptr(), flags, 0o644))?;
         }
         let mut databases = Vec::new();
@@ -147,6 +153,10 @@ impl Target for Lmdb {
         }
         let (txn, read) = (ptr::null_mut(), ptr::null_mut());
         Ok(Box::new(LmdbConnection { target: self, txn, read }))
+    }
+
+    fn bulk_loads(&self) -> bool {
+        true
     }
 
     fn settle(&self) -> Result<()> {
@@ -275,6 +285,27 @@ impl Connection for LmdbConnection<'_> {
             ffi::mdb_del(txn, self.target.databases[keyspace], &mut key, ptr::null_mut())
         };
         if code == ffi::NOTFOUND { Ok(()) } else { Ok(check(code)?) }
+    }
+
+    fn bulk_load(&mut self, keyspace: Keyspace, next: Entries<'_>) -> Attempt<()> {
+        let (mut key, mut value, mut has_more) = (Vec::new(), Vec::new(), true);
+        let dbi = self.target.databases[keyspace];
+        while has_more {
+            self.begin(Begin::Batch)?;
+            let txn = self.writing()?;
+            for _ in 0..ENTRIES_PER_COMMIT {
+                has_more = next(&mut key, &mut value);
+                if !has_more {
+                    break;
+                }
+                let (mut key, mut value) = (val(&key), val(&value));
+                // SAFETY: LMDB copies key and value during the call. It checks that the key comes
+                // after all others.
+                check(unsafe { ffi::mdb_put(txn, dbi, &mut key, &mut value, ffi::APPEND) })?;
+            }
+            self.commit()?;
+        }
+        Ok(())
     }
 
     fn scan(

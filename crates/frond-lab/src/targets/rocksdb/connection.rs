@@ -3,22 +3,24 @@
 //!
 //! Invariants
 //! 1. A batch's entries are ordered by keyspace and key, and those of one key by the order of the
-//!    calls: inserting neighbours of a skiplist one after the other costs RocksDB less.
+//!    calls: inserting neighbours of a skiplist one after the other costs RocksDB less. A range
+//!    delete comes after what the batch changed before it.
 //! 2. Performance counters of the client's thread are off; otherwise RocksDB counts comparisons.
 //! 3. A transaction's memory is reused for the next one, as RocksDB's documentation advises.
 //!
 //! Threads: a connection belongs to one thread.
 
 use std::ffi::CStr;
+use std::ops::Range;
 use std::ptr;
 
 use libc::c_char;
 
 use super::super::{
-    Attempt, Begin, Connection, Direction, Durability, Failure, Result, Stop, Visit,
+    Attempt, Begin, Connection, Direction, Durability, Entries, Failure, Result, Stop, Visit,
 };
 use super::database::{Handle, Opened};
-use super::{check, ffi};
+use super::{check, ffi, ingest};
 use crate::schema::Keyspace;
 
 /// An entry of the batch being built; its bytes are in `RocksConnection::bytes`.
@@ -327,6 +329,30 @@ impl Connection for RocksConnection<'_> {
         attempt(error)
     }
 
+    fn delete_range(&mut self, keyspace: Keyspace, range: Range<&[u8]>) -> Attempt<()> {
+        let (Opened::Plain(_), Open::Batch) = (self.handle.opened, self.open) else {
+            return Err(Failure("rocksdb: a range delete outside of a batch".to_owned()).into());
+        };
+        self.fill_batch(); // Invariant 1
+        let (from, to) = (range.start, range.end);
+        // SAFETY: the batch is ours; RocksDB copies both keys during the call.
+        unsafe {
+            ffi::rocksdb_writebatch_delete_range_cf(
+                self.batch,
+                self.family(keyspace),
+                from.as_ptr().cast(),
+                from.len(),
+                to.as_ptr().cast(),
+                to.len(),
+            );
+        }
+        Ok(())
+    }
+
+    fn bulk_load(&mut self, keyspace: Keyspace, next: Entries<'_>) -> Attempt<()> {
+        Ok(ingest::bulk_load(self.handle, keyspace, next)?)
+    }
+
     fn scan(
         &mut self,
         keyspace: Keyspace,
@@ -391,7 +417,9 @@ impl Connection for RocksConnection<'_> {
         self.pending.clear();
         self.bytes.clear();
         match std::mem::replace(&mut self.open, Open::Nothing) {
-            Open::Nothing | Open::Batch => {}
+            Open::Nothing => {}
+            // SAFETY: the batch is ours.
+            Open::Batch => unsafe { ffi::rocksdb_writebatch_clear(self.batch) },
             Open::Snapshot => self.leave_snapshot(),
             // SAFETY: the transaction was started.
             Open::Txn => unsafe { ffi::rocksdb_transaction_rollback(self.txn, &mut error) },

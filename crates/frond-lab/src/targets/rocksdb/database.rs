@@ -5,6 +5,7 @@
 //! thread.
 
 use std::ffi::CStr;
+use std::path::PathBuf;
 use std::ptr;
 
 use libc::{c_char, c_int};
@@ -24,6 +25,11 @@ pub(super) struct Handle {
     pub opened: Opened,
     pub families: Vec<*mut ffi::Family>,
     pub cache: *mut ffi::Cache,
+    /// The options with which it was opened: those of its tables, too.
+    pub options: *mut ffi::Options,
+    pub dir: PathBuf,
+    /// Size of a table that is written for a bulk load.
+    pub table_bytes: u64,
 }
 
 // SAFETY: rocksdb/c.h guarantees that a DB and its column families may be used from any thread.
@@ -42,6 +48,7 @@ impl Drop for Handle {
                 Opened::Plain(db) => ffi::rocksdb_close(db),
                 Opened::Transactions(db) => ffi::rocksdb_transactiondb_close(db),
             }
+            ffi::rocksdb_options_destroy(self.options);
             ffi::rocksdb_cache_destroy(self.cache);
         }
     }

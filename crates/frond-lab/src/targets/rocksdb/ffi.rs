@@ -49,6 +49,12 @@ opaque! {
     TransactionOptions,
     /// `rocksdb_snapshot_t`
     Snapshot,
+    /// `rocksdb_envoptions_t`
+    FileOptions,
+    /// `rocksdb_sstfilewriter_t`
+    TableWriter,
+    /// `rocksdb_ingestexternalfileoptions_t`
+    IngestOptions,
 }
 
 #[link(name = "rocksdb")]
@@ -175,6 +181,52 @@ unsafe extern "C" {
         family: *mut Family,
         key: *const c_char,
         key_len: size_t,
+    );
+
+    pub fn rocksdb_writebatch_delete_range_cf(
+        batch: *mut WriteBatch,
+        family: *mut Family,
+        from: *const c_char,
+        from_len: size_t,
+        to: *const c_char,
+        to_len: size_t,
+    );
+
+    pub fn rocksdb_envoptions_create() -> *mut FileOptions;
+    pub fn rocksdb_envoptions_destroy(options: *mut FileOptions);
+    pub fn rocksdb_sstfilewriter_create(
+        file: *const FileOptions,
+        options: *const Options,
+    ) -> *mut TableWriter;
+    pub fn rocksdb_sstfilewriter_open(
+        writer: *mut TableWriter,
+        path: *const c_char,
+        error: *mut *mut c_char,
+    );
+    pub fn rocksdb_sstfilewriter_put(
+        writer: *mut TableWriter,
+        key: *const c_char,
+        key_len: size_t,
+        value: *const c_char,
+        value_len: size_t,
+        error: *mut *mut c_char,
+    );
+    pub fn rocksdb_sstfilewriter_file_size(writer: *mut TableWriter, bytes: *mut u64);
+    pub fn rocksdb_sstfilewriter_finish(writer: *mut TableWriter, error: *mut *mut c_char);
+    pub fn rocksdb_sstfilewriter_destroy(writer: *mut TableWriter);
+    pub fn rocksdb_ingestexternalfileoptions_create() -> *mut IngestOptions;
+    pub fn rocksdb_ingestexternalfileoptions_set_move_files(
+        options: *mut IngestOptions,
+        on: c_uchar,
+    );
+    pub fn rocksdb_ingestexternalfileoptions_destroy(options: *mut IngestOptions);
+    pub fn rocksdb_ingest_external_file_cf(
+        db: *mut Db,
+        family: *mut Family,
+        paths: *const *const c_char,
+        count: size_t,
+        options: *const IngestOptions,
+        error: *mut *mut c_char,
     );
 
     pub fn rocksdb_get_pinned_cf(

@@ -12,6 +12,7 @@
 mod connection;
 mod database;
 mod ffi;
+mod ingest;
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -124,7 +125,7 @@ fn open(setup: &Setup, settings: &Settings, cache: Bytes, buffer: Bytes) -> Resu
     // SAFETY: every pointer passed comes from the matching create call or from a CString or Vec
     // that outlives the call; the table factory and the options keep their own references to the
     // cache and the filter (c.h: set_filter_policy takes ownership).
-    let (opened, lru) = unsafe {
+    let (opened, lru, options) = unsafe {
         let lru = ffi::rocksdb_cache_create_lru(cache.0 as usize);
         let table = ffi::rocksdb_block_based_options_create();
         ffi::rocksdb_block_based_options_set_block_cache(table, lru);
@@ -180,12 +181,12 @@ fn open(setup: &Setup, settings: &Settings, cache: Bytes, buffer: Bytes) -> Resu
             lock_timeout_ms: setup.transactions.then_some(settings.lock_timeout_ms),
         };
         let opened = database::open(&opening, &mut families, &mut error);
-        ffi::rocksdb_options_destroy(options);
         ffi::rocksdb_block_based_options_destroy(table);
-        (opened, lru)
+        (opened, lru, options)
     };
     check(error)?;
-    Ok(Handle { opened, families, cache: lru })
+    let (dir, table_bytes) = (setup.dir.clone(), settings.target_file_base_mib << 20);
+    Ok(Handle { opened, families, cache: lru, options, dir, table_bytes })
 }
 
 fn path_error(error: std::ffi::NulError) -> Failure {
@@ -210,6 +211,14 @@ impl Target for RocksDb {
     fn connect(&self, clients: Clients) -> Result<Box<dyn Connection + '_>> {
         let durability = clients.durability.unwrap_or(self.durability);
         Ok(Box::new(RocksConnection::new(&self.handle, durability)))
+    }
+
+    fn deletes_ranges(&self) -> bool {
+        matches!(self.handle.opened, Opened::Plain(_))
+    }
+
+    fn bulk_loads(&self) -> bool {
+        matches!(self.handle.opened, Opened::Plain(_))
     }
 
     fn settle(&self) -> Result<()> {

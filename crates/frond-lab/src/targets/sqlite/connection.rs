@@ -15,9 +15,10 @@ use rusqlite::{Connection as Handle, ErrorCode, Row, ToSql};
 
 use super::Sqlite;
 use super::statements::{self, SpanShape};
+use crate::decode;
 use crate::schema::{EncodedRow, Keyspace, Table, Type, Value};
 use crate::targets::{
-    Attempt, Begin, Clients, Connection, Direction, Failure, Result, Span, Stop, Visit,
+    Attempt, Begin, Clients, Connection, Direction, Entries, Failure, Result, Span, Stop, Visit,
 };
 
 /// Number of statements that a connection keeps prepared: more than any workload has.
@@ -197,6 +198,25 @@ impl Connection for SqliteConnection<'_> {
         Ok(execute(self.handle()?, sql, std::iter::once(key))?)
     }
 
+    /// Inserts the entries or rows in one transaction. SQLite recognizes keys in ascending order
+    /// and appends them.
+    fn bulk_load(&mut self, keyspace: Keyspace, next: Entries<'_>) -> Attempt<()> {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let target = self.target;
+        let with_columns = target.tables.iter().find(|of| of.base == keyspace && !of.is_raw());
+        self.begin(Begin::Batch)?;
+        while next(&mut key, &mut value) {
+            let Some(table) = with_columns else {
+                self.put(keyspace, &key, &value)?;
+                continue;
+            };
+            let row = decode::row(table, &key, &value);
+            let row = row.ok_or_else(|| Failure(format!("{}: a strange row", table.name)))?;
+            execute(self.handle()?, &target.statements(keyspace).insert, row.iter())?;
+        }
+        self.commit()
+    }
+
     fn scan(
         &mut self,
         keyspace: Keyspace,
@@ -224,6 +244,14 @@ impl Connection for SqliteConnection<'_> {
             execute(self.handle()?, "ROLLBACK", std::iter::empty::<i64>())?;
         }
         Ok(())
+    }
+
+    fn create_index(&mut self, table: &Table, index: usize) -> Attempt<bool> {
+        let handle = self.handle()?;
+        for sql in statements::ddl(table).iter().skip(1 + index).take(1) {
+            handle.execute_batch(sql)?;
+        }
+        Ok(true)
     }
 
     fn get_row(

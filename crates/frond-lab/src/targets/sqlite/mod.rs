@@ -139,6 +139,10 @@ impl Target for Sqlite {
         Ok(Box::new(SqliteConnection::new(self, clients)?))
     }
 
+    fn bulk_loads(&self) -> bool {
+        true
+    }
+
     fn settle(&self) -> Result<()> {
         let idle = self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         idle.last().map_or(Ok(()), |handle| Ok(handle.execute_batch(CHECKPOINT)?))

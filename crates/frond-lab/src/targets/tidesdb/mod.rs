@@ -8,6 +8,7 @@
 //!
 //! Threads: the database is thread-safe by its contract; a transaction belongs to one client.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -151,6 +152,10 @@ impl Target for Tides {
         false
     }
 
+    fn deletes_ranges(&self) -> bool {
+        true
+    }
+
     fn settle(&self) -> Result<()> {
         self.ticker.as_ref().map_or(Ok(()), Ticker::check)?;
         Ok(self.db.flush_memtable()?)
@@ -247,6 +252,10 @@ impl Connection for TidesConnection<'_> {
 
     fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Attempt<()> {
         Ok(self.txn.delete(&self.families[keyspace], key)?)
+    }
+
+    fn delete_range(&mut self, keyspace: Keyspace, range: Range<&[u8]>) -> Attempt<()> {
+        Ok(self.txn.delete_range(&self.families[keyspace], range.start, Some(range.end))?)
     }
 
     fn scan(

@@ -17,6 +17,7 @@ use std::time::Duration;
 use super::device::{Disk, Volume};
 use super::fio::{self, Fio};
 use super::virtual_disk::{Kind, Options, VirtualDisk};
+use crate::lab::suggest::unknown;
 use crate::measure::{Group, IoCount, IoLimits, IoScope, Limits, Reading};
 use crate::size::Bytes;
 use crate::targets::{Failure, Result};
@@ -147,13 +148,12 @@ fn parse(text: &str) -> Result<Vec<Class>> {
     Ok(classes.into_iter().map(|(name, class)| Class { name, ..class }).collect())
 }
 
-/// Finds a class by name. The failure lists the existing names.
+/// Finds a class by name. The failure lists the nearest names.
 pub fn find(name: &str) -> Result<Class> {
     let classes = all()?;
     let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
-    let names = names.join(", ");
     let found = classes.iter().find(|class| class.name == name).cloned();
-    found.ok_or_else(|| Failure(format!("there is no storage class `{name}`; there are {names}")))
+    found.ok_or_else(|| unknown("storage class", name, &names))
 }
 
 impl Class {

@@ -34,7 +34,8 @@ fn classes_have_the_limits_of_their_specification() -> Result<()> {
 #[test]
 fn unknown_classes_and_invalid_class_files_are_reported() {
     let failure = find("sata-3").unwrap_err().0;
-    assert!(failure.contains("`sata-3`") && failure.contains("sata-steady"), "{failure}");
+    assert_eq!(failure, "there is no storage class `sata-3`; did you mean sata?");
+    assert!(find("floppy").unwrap_err().0.contains("there are: cloud, cloud-fast, hdd, "));
     let failure = parse("[a]\nmodel = \"b\"\nspeed = 1\n").unwrap_err().0;
     assert!(failure.contains("speed"), "{failure}");
 }

@@ -5,12 +5,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::charfields::{NAMES, Texts};
 use super::queries::{Queries, drawn};
-use super::{ENTRY, INNODB_ROW_BYTES, Iibench, PARAMS, ROW_BYTES};
+use super::{ENTRY, Iibench, PARAMS};
 use crate::data::iibench::{Purchases, QUERY_ROWS, table};
 use crate::lab::embedded::{Batch, Bench, Concurrent, Entry, Worker, Workload};
-use crate::lab::step::{Step, measured};
-use crate::schema::Table;
+use crate::lab::step::measured;
+use crate::schema::{Column, Table, Type, Value};
 use crate::targets::{Result, Span};
 
 pub const EMBEDDED: Entry = Entry {
@@ -21,16 +22,17 @@ pub const EMBEDDED: Entry = Entry {
     make: |params, seed| Ok(Box::new(Iibench::new(params, seed)?)),
 };
 
-/// Runs the queries until the step ends.
-fn ask(worker: &mut Worker<'_>, iibench: &Iibench, table: &Table) -> Result<()> {
-    while worker.done() < Queries::start(iibench.rows) && !worker.is_stopped() {
+/// Runs the queries until the step ends. There were `before` rows when it started.
+fn ask(worker: &mut Worker<'_>, iibench: &Iibench, table: &Table, before: u64) -> Result<()> {
+    let start = Queries::start(iibench.rows);
+    while before + worker.done() < start && !worker.is_stopped() {
         std::thread::sleep(Duration::from_millis(1));
     }
     if let Queries::PerSecond(rate) = iibench.queries {
         worker.set_rate(rate);
     }
     let done = worker.counter();
-    for (keyspace, from) in drawn(iibench, done) {
+    for (keyspace, from) in drawn(iibench, || before + done()) {
         if !worker.go_on() {
             break;
         }
@@ -49,11 +51,13 @@ impl Workload for Iibench {
     fn tables(&self) -> Vec<Table> {
         let mut table = table();
         table.indexes.truncate(self.indexes);
+        let texts = NAMES[..self.charfields.number].iter();
+        table.columns.extend(texts.map(|name| Column::new(name, Type::Text)));
         vec![table]
     }
 
     fn innodb_bytes(&self) -> u64 {
-        self.rows * INNODB_ROW_BYTES
+        self.in_innodb()
     }
 
     fn has_transactions(&self) -> bool {
@@ -63,26 +67,39 @@ impl Workload for Iibench {
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(u64, u64)> {
         let table = bench.table("purchases_index")?;
         let this = &*self;
-        let Iibench { rows, per_commit, seed, queries, .. } = *this;
-        let (purchases, inserted) = (Mutex::new(Purchases::new(seed, false)), AtomicU64::new(0));
-        let insert = |worker: &mut Worker<'_>| {
-            let mut purchases = purchases.lock().unwrap_or_else(|e| e.into_inner());
-            let (mut batch, mut left) = (Batch::new(table), rows);
-            while left > 0 && worker.go_on() {
-                let n = left.min(per_commit);
-                (0..n).for_each(|_| batch.push(&purchases.next_row()));
-                left -= n;
-                inserted.fetch_add(worker.insert("commit", &mut batch)?, Ordering::Relaxed);
-            }
+        let Iibench { per_commit, seed, queries, charfields, .. } = *this;
+        let source = Mutex::new((Purchases::new(seed, false), Texts::new(seed, charfields)));
+        let inserted = AtomicU64::new(0);
+        this.paced(bench, |bench, step, rows, before| {
+            let insert = |worker: &mut Worker<'_>| {
+                let mut source = source.lock().unwrap_or_else(|e| e.into_inner());
+                let (purchases, texts) = &mut *source;
+                let (mut batch, mut left) = (Batch::new(table), rows);
+                while left > 0 && worker.go_on() {
+                    let n = left.min(per_commit);
+                    for _ in 0..n {
+                        let (row, texts) = (purchases.next_row(), texts.next_row());
+                        match texts {
+                            [] => batch.push(&row),
+                            _ => {
+                                let texts = texts.iter().map(|text| Value::Text(text));
+                                batch.push(&row.into_iter().chain(texts).collect::<Vec<_>>());
+                            }
+                        }
+                    }
+                    left -= n;
+                    inserted.fetch_add(worker.insert("commit", &mut batch)?, Ordering::Relaxed);
+                }
+                Ok(())
+            };
+            let query = |worker: &mut Worker<'_>| ask(worker, this, table, before);
+            let concurrent: &[Concurrent<'_>] =
+                if queries == Queries::None { &[] } else { &[&query] };
+            measured::add_queries(bench.step_concurrent(step, insert, concurrent)?);
             Ok(())
-        };
-        let query = |worker: &mut Worker<'_>| ask(worker, this, table);
-        let concurrent: &[Concurrent<'_>] = if queries == Queries::None { &[] } else { &[&query] };
-        let is_shared = queries == Queries::Unthrottled;
-        let step = Step { is_shared, ..Step::load("load", rows, ROW_BYTES) };
-        measured::add_queries(bench.step_concurrent(&step, insert, concurrent)?);
+        })?;
         let inserted = inserted.into_inner();
-        bench.loaded((inserted, inserted * ROW_BYTES))?;
+        bench.loaded((inserted, inserted * self.row_bytes()))?;
         bench.verify(table, Some(inserted), true)
     }
 }
@@ -111,6 +128,24 @@ mod tests {
             assert_eq!(load.metrics["ops"], 20_000.0);
             assert!(target == "null" || load.latencies["query"].count > 0, "{target}");
             assert!(!load.metrics.contains_key("cpu_fg_us_op"), "the inserts' part is unknown");
+        });
+    }
+
+    #[test]
+    fn embedded_rows_with_strings_are_loaded_in_a_closed_and_then_in_an_open_loop() {
+        let strings = [("charfields", "2"), ("charfield_bytes", "200"), ("rate", "70%")];
+        let changes = [&strings[..], &[("queries", "unthrottled")]].concat();
+        on_all("iibench", &changes, |target, result| {
+            let (closed, open) = (step_of(result, "load"), step_of(result, "load open"));
+            let rows = (closed.metrics["ops"], open.metrics["ops"]);
+            assert_eq!(rows, (16_000.0, 4_000.0), "{target}");
+            assert_eq!(open.metrics["changed_b"], 4_000.0 * 428.0, "{target}");
+            let wanted = open.metrics["wanted_s"] * 1_000.0;
+            assert!((wanted / closed.metrics["exit_velocity"] - 0.7).abs() < 1e-6, "{target}");
+            assert!(open.latencies["query"].count > 0, "{target}: there are rows to query");
+            if target != "null" {
+                assert!(open.metrics["raw_b_row"] > 428.0, "{target}");
+            }
         });
     }
 }

@@ -76,9 +76,10 @@ pub fn drawn(
         .filter(move |(keyspace, _)| *keyspace <= indexes)
 }
 
-/// Runs the queries in SQL until the step ends.
-pub fn ask(worker: &mut Worker<'_>, iibench: &Iibench) -> Result<()> {
-    while worker.done() < Queries::start(iibench.rows) && !worker.is_stopped() {
+/// Runs the queries in SQL until the step ends. There were `before` rows when it started.
+pub fn ask(worker: &mut Worker<'_>, iibench: &Iibench, before: u64) -> Result<()> {
+    let start = Queries::start(iibench.rows);
+    while before + worker.done() < start && !worker.is_stopped() {
         std::thread::sleep(Duration::from_millis(5));
     }
     if let Queries::PerSecond(rate) = iibench.queries {
@@ -89,7 +90,7 @@ pub fn ask(worker: &mut Worker<'_>, iibench: &Iibench) -> Result<()> {
         statements.push(worker.session.prepare(sql)?);
     }
     let done = worker.counter();
-    for (keyspace, from) in drawn(iibench, done) {
+    for (keyspace, from) in drawn(iibench, || before + done()) {
         if !worker.go_on() {
             break;
         }
@@ -139,8 +140,7 @@ mod tests {
 
     #[test]
     fn queries_ask_only_in_orders_that_exist() {
-        let queries = Queries::Unthrottled;
-        let iibench = Iibench { rows: 100, per_commit: 10, indexes: 1, queries, seed: 42 };
+        let iibench = Iibench { indexes: 1, ..Iibench::plain(100, 42) };
         let asked: Vec<usize> =
             drawn(&iibench, || 100).map(|(keyspace, _)| keyspace).take(4).collect();
         assert_eq!(asked, [0, 1, 0, 1]);

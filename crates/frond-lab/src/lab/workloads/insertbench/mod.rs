@@ -2,6 +2,7 @@
 //! with secondary indexes, then queries them while rows are inserted and deleted at a fixed rate.
 //! Its schema is not that of `iibench`.
 
+mod rates;
 mod rows;
 mod tables;
 
@@ -141,7 +142,7 @@ impl InsertBench {
         let insert = |worker: &mut Worker<'_>| {
             self.tables[worker.index as usize].insert(worker, "commit", rows, per_commit)
         };
-        bench.step_concurrent(&step, insert, &concurrent)?;
+        rates::add(bench.step_concurrent(&step, insert, &concurrent)?);
         if at == 0 {
             return bench.rest(); // the size that counts is that with indexes
         }
@@ -261,6 +262,7 @@ impl InsertBench {
             },
             concurrent,
         )?;
+        rates::add(made);
         let Some(seconds) = made.metrics.get("seconds").copied() else { return Ok(()) };
         let commits = made.latencies.get("insert").map_or(0, |latencies| latencies.count);
         let found = (commits * COMMITS[1]) as f64 / seconds.max(1e-9);
@@ -361,7 +363,7 @@ mod tests {
 
     #[test]
     fn sql_rows_stay_as_many_as_were_loaded_and_a_lost_row_fails() {
-        on_both("insertbench", &[("clients", "2")], |bench| {
+        on_both("insertbench", &[("clients", "2"), ("seconds", "2.5")], |bench| {
             let count = |bench: &mut crate::lab::sql::Bench| -> u64 {
                 let rows = bench.admin().value("SELECT COUNT(*) FROM pi2").expect("a count");
                 rows.parse().expect("a number")
@@ -370,6 +372,8 @@ mod tests {
             // In each step, at most eight statements of fifty rows remain to be deleted.
             assert!((2_100..2_100 + 4 * 8 * 50).contains(&rows), "{rows}");
             assert_eq!(step(bench, "l.i1").metrics["ops"], 2_000.0);
+            let point = &step(bench, "qp100").metrics;
+            assert!(point["ops_s_p50"] > 0.0 && point["ops_s_p90"] >= point["ops_s_p50"]);
             assert!(step(bench, "qp100").metrics["background_s"] > 0.0);
             let lost = "DELETE FROM pi2 ORDER BY transactionid DESC LIMIT 1";
             must_fail(bench, lost, |bench| bench.verify("pi2", Some(rows), false));

@@ -93,7 +93,20 @@ impl Tables {
         self.all_rows() * INNODB_ROW_BYTES
     }
 
-    fn random(&self, client: u64) -> Result<MutexGuard<'_, Random>> {
+    /// Counts what an event of a test has done, once it is committed. Returns whether the test
+    /// `delete` has now deleted as many rows as it may.
+    pub(super) fn note(&self, test: Test, effect: Effect) -> bool {
+        if effect.grown != 0 {
+            self.grown.fetch_add(effect.grown, Ordering::Relaxed);
+        }
+        if test != Test::Delete {
+            return false;
+        }
+        let deleted = self.deleted.fetch_add(effect.changed, Ordering::Relaxed) + effect.changed;
+        deleted >= self.deleted_max.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn random(&self, client: u64) -> Result<MutexGuard<'_, Random>> {
         let random = self.randoms.get(client as usize);
         let random = random.ok_or_else(|| Failure(format!("sysbench: no client {client}")))?;
         Ok(random.lock().unwrap_or_else(|e| e.into_inner()))
@@ -103,9 +116,9 @@ impl Tables {
 /// Effect of statements on the tables: by how many rows they have grown, and how many rows were
 /// written or deleted.
 #[derive(Clone, Copy, Debug, Default)]
-struct Effect {
-    grown: i64,
-    changed: u64,
+pub(super) struct Effect {
+    pub(super) grown: i64,
+    pub(super) changed: u64,
 }
 
 /// A client with the statements that it has prepared for a test.
@@ -183,14 +196,8 @@ impl<'t> Client<'t> {
             })?;
             // Invariant 2
             worker.changed(effect.changed * ROW_BYTES);
-            if effect.grown != 0 {
-                tables.grown.fetch_add(effect.grown, Ordering::Relaxed);
-            }
-            if self.test == Test::Delete {
-                let deleted = tables.deleted.fetch_add(effect.changed, Ordering::Relaxed);
-                if deleted + effect.changed >= tables.deleted_max.load(Ordering::Relaxed) {
-                    worker.stop(); // Invariant 3
-                }
+            if tables.note(self.test, effect) {
+                worker.stop(); // Invariant 3
             }
             left -= 1;
         }

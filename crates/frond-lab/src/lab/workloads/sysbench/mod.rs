@@ -5,12 +5,14 @@
 //! the two shows how the writes have affected the tables.
 
 mod client;
+pub mod embedded;
 mod ids;
 mod statements;
 #[cfg(test)]
 mod tests;
 
 pub use client::{Client, Tables};
+pub use embedded::EMBEDDED;
 pub use ids::NAMES as DISTRIBUTIONS;
 pub use statements::Test;
 
@@ -18,6 +20,7 @@ use super::pace::{self, RATE, Rate};
 use super::sbtest::{self, Load, ROW_BYTES};
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
+use crate::lab::results::StepResult;
 use crate::lab::sql::Bench;
 use crate::lab::step::Step;
 use crate::lab::suggest::unknown;
@@ -27,32 +30,26 @@ pub const ENTRY: Entry = Entry {
     name: "sysbench",
     about: "sysbench's OLTP tests: the prepared statements of version 1.0.20",
     headline: ("read_write threads=1", "ops_s"),
-    params: &[
-        Param::sized("rows", ["5_000", "100_000", "2_000_000", "2_000_000"], "rows of each table"),
-        Param::fixed("tables", "1", "tables"),
-        Param::sized(
-            "threads",
-            ["1,2", "1,16", "1,16", "1,16"],
-            "numbers of clients, one step each",
-        ),
-        Param::sized("tests", [EACH, "point_select,update_index,read_write", EACH, EACH], "tests"),
-        Param::sized("seconds", ["0.05", "0.5", "30", "300"], "duration of each step, seconds"),
-        Param::sized(
-            "warm_up",
-            ["0", "0.2", "20", "600"],
-            "maximum warm-up before each step, seconds",
-        ),
-        Param::fixed(
-            "distribution",
-            "uniform",
-            "distribution of the ids: uniform, gaussian, pareto, zipfian, special, zipfian-scrambled",
-        ),
-        RATE,
-        Param::sized("ratio", ["0.4", "0.4", "4.5", "4.5"], "data to cache"),
-        Param::sized("time_limit", ["60", "12", "2400", "0"], "seconds, 0 for none"),
-    ],
+    params: PARAMS,
     make: |params, seed| Ok(Box::new(Sysbench::new(params, seed)?)),
 };
+
+const PARAMS: &[Param] = &[
+    Param::sized("rows", ["5_000", "100_000", "2_000_000", "2_000_000"], "rows of each table"),
+    Param::fixed("tables", "1", "tables"),
+    Param::sized("threads", ["1,2", "1,16", "1,16", "1,16"], "numbers of clients, one step each"),
+    Param::sized("tests", [EACH, "point_select,update_index,read_write", EACH, EACH], "tests"),
+    Param::sized("seconds", ["0.05", "0.5", "30", "300"], "duration of each step, seconds"),
+    Param::sized("warm_up", ["0", "0.2", "20", "600"], "maximum warm-up before each step, seconds"),
+    Param::fixed(
+        "distribution",
+        "uniform",
+        "distribution of the ids: uniform, gaussian, pareto, zipfian, special, zipfian-scrambled",
+    ),
+    RATE,
+    Param::sized("ratio", ["0.4", "0.4", "4.5", "4.5"], "data to cache"),
+    Param::sized("time_limit", ["60", "12", "2400", "0"], "seconds, 0 for none"),
+];
 
 /// All tests.
 const EACH: &str = "point_select,read_only,random_points,random_ranges,update_index,update_non_index,write_only,\
@@ -136,6 +133,14 @@ impl Sysbench {
         let tables = Tables::new("sbtest", tables, rows, distribution, seed).with_clients(most);
         Ok(Self { tables, threads, tests, pace, seed })
     }
+
+    /// The tests in their order, each with the end of its step's name.
+    fn order(&self) -> Vec<(Test, &'static str)> {
+        let of = |writes| self.tests.iter().copied().filter(move |test| test.writes() == writes);
+        let again = of(false).filter(|_| of(true).next().is_some());
+        let first = of(false).chain(of(true)).map(|test| (test, ""));
+        first.chain(again.map(|test| (test, " after writes"))).collect()
+    }
 }
 
 /// Creates the tables, loads them, creates their indexes and verifies them. Returns false if the
@@ -181,25 +186,38 @@ pub fn run(
         return Ok(());
     }
     let name = format!("{} threads={clients}{suffix}", test.name());
-    // `delete` has no warm-up, because the rows that it deletes would be missing.
-    let warm_up = if test == Test::Delete { 0.0 } else { pace.warm_up };
-    let step = Step::timed(&name, pace.seconds, warm_up, clients);
-    let step = Step { writes: test.writes(), ..step };
+    let step = step_of(&name, test, clients, pace);
     pace::run(bench, &step, pace.rate, |bench, step| {
-        let most = tables.all_rows() as f64 * DELETED_PART;
-        let before = tables.allow_deletes(most / (pace.steps * pace.rate.steps()) as f64);
+        let before = tables.allow_deletes(deletes_of_step(tables, pace));
         let made = bench.step_prepared(
             step,
             |index, session, _| Client::new(tables, test, (index, clients), session),
             |worker, mut client| client.run(worker, None),
             &[],
         )?;
-        if test == Test::Delete && made.metrics.contains_key("ops") {
-            let deleted = (tables.deleted() - before) as f64;
-            made.metrics.insert("rows_deleted".to_owned(), deleted);
-        }
+        note_deletes(made, test, tables.deleted() - before);
         Ok(())
     })
+}
+
+/// The step of one test.
+fn step_of(name: &str, test: Test, clients: u64, pace: Pace) -> Step<'_> {
+    // `delete` has no warm-up, because the rows that it deletes would be missing.
+    let warm_up = if test == Test::Delete { 0.0 } else { pace.warm_up };
+    let step = Step::timed(name, pace.seconds, warm_up, clients);
+    Step { writes: test.writes(), ..step }
+}
+
+/// Number of rows that one step of `delete` may delete.
+fn deletes_of_step(tables: &Tables, pace: Pace) -> f64 {
+    tables.all_rows() as f64 * DELETED_PART / (pace.steps * pace.rate.steps()) as f64
+}
+
+/// Adds the number of deleted rows to a step of `delete`.
+fn note_deletes(made: &mut StepResult, test: Test, deleted: u64) {
+    if test == Test::Delete && made.metrics.contains_key("ops") {
+        made.metrics.insert("rows_deleted".to_owned(), deleted as f64);
+    }
 }
 
 impl Workload for Sysbench {
@@ -211,13 +229,9 @@ impl Workload for Sysbench {
         if !load(bench, &self.tables, self.seed)? {
             return Ok((0, 0));
         }
-        let reads = || self.tests.iter().filter(|test| !test.writes());
-        let writes = || self.tests.iter().filter(|test| test.writes());
-        let again = if writes().next().is_some() { reads().collect() } else { Vec::new() };
-        let first = reads().chain(writes()).map(|test| (test, ""));
-        for (test, suffix) in first.chain(again.into_iter().map(|test| (test, " after writes"))) {
+        for (test, suffix) in self.order() {
             for &clients in &self.threads {
-                run(bench, &self.tables, *test, clients, suffix, self.pace)?;
+                run(bench, &self.tables, test, clients, suffix, self.pace)?;
             }
         }
         bench.rest()?;

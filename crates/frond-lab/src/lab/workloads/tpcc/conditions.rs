@@ -112,10 +112,19 @@ mod tests {
     use crate::lab::workloads::testing::{must_fail, on_both, step};
 
     #[test]
+    fn sql_transactions_keep_the_conditions_at_read_committed() {
+        on_both("tpcc", &[("isolation", "read-committed")], |bench| {
+            assert!(step(bench, "requests").metrics["nopm"] > 0.0);
+            assert_eq!(bench.result.facts["isolation level"], "READ-COMMITTED");
+        });
+    }
+
+    #[test]
     fn sql_conditions_hold_and_each_notices_its_violation() {
         on_both("tpcc", &[], |bench| {
             let made = step(bench, "requests");
             assert!(made.metrics["nopm"] > 0.0 && made.latencies.contains_key("payment"));
+            assert_eq!(bench.result.facts["isolation level"], "REPEATABLE-READ");
             for (harm, condition) in [
                 ("UPDATE warehouse SET w_ytd=w_ytd+1 WHERE w_id=1", "3.3.2.1"),
                 ("UPDATE district SET d_next_o_id=d_next_o_id+1 LIMIT 1", "3.3.2.2"),

@@ -19,6 +19,7 @@ use super::tables::{
 use super::{ENTRY, PARAMS, ROW_BYTES, Tpcc, count_orders};
 use crate::decode;
 use crate::lab::embedded::{Batch, Bench, Entry, Rows, Worker, Workload, missing};
+use crate::lab::params::Param;
 use crate::lab::step::Step;
 use crate::random::{Purpose, Random};
 use crate::schema::Table;
@@ -29,9 +30,16 @@ pub const EMBEDDED: Entry = Entry {
     name: ENTRY.name,
     about: ENTRY.about,
     headline: ENTRY.headline,
-    params: PARAMS,
+    params: without_isolation(),
     make: |params, seed| Ok(Box::new(Tpcc::new(params, seed)?)),
 };
+
+const fn without_isolation() -> &'static [Param] {
+    match PARAMS {
+        [_, others @ ..] => others,
+        [] => PARAMS,
+    }
+}
 
 /// Number of rows per commit of the load.
 const ROWS: u64 = 500;

@@ -33,7 +33,13 @@ use transactions::Transactions;
 
 pub use embedded::EMBEDDED;
 
+/// Parameters in SQL. Embedded stores have all but the first.
 const PARAMS: &[Param] = &[
+    Param::fixed(
+        "isolation",
+        "repeatable-read",
+        "isolation level of the transactions: repeatable-read, read-committed",
+    ),
     Param::sized("warehouses", ["2", "2", "10", "40"], "warehouses"),
     Param::sized(
         "items",
@@ -63,12 +69,13 @@ pub const ENTRY: Entry = Entry {
     about: "TPC-C's five transactions without think times: orders, payments, deliveries",
     headline: ("requests", "nopm"),
     params: PARAMS,
-    make: |params, seed| Ok(Box::new(Tpcc::new(params, seed)?)),
+    make: |params, seed| Ok(Box::new(Tpcc::in_sql(params, seed)?)),
 };
 
 /// Bytes in plain InnoDB after the load: per item, per item of a warehouse, and per customer with
 /// its orders. Their sum for one warehouse with the items, 163 MB, was measured.
 const INNODB_BYTES: [u64; 3] = [110, 440, 3_600];
+const READ_COMMITTED: &str = "read-committed";
 /// Average bytes of a loaded row.
 const ROW_BYTES: u64 = 120;
 
@@ -81,6 +88,8 @@ struct Tpcc {
     warm_up: f64,
     rate: Rate,
     loaders: u64,
+    /// Whether transactions run at READ COMMITTED. Otherwise they run at the server's default.
+    is_read_committed: bool,
 }
 
 impl Tpcc {
@@ -100,6 +109,7 @@ impl Tpcc {
             warm_up: params.real("warm_up")?,
             rate: Rate::new(params)?,
             loaders: number("loaders")?,
+            is_read_committed: false,
         };
         let is_right = (1..=10_000).contains(&scale.warehouses)
             && (100..=100_000).contains(&scale.items)
@@ -115,6 +125,11 @@ impl Tpcc {
              512, seconds from 1"
                 .to_owned(),
         ))
+    }
+
+    fn in_sql(params: &Params, seed: u64) -> Result<Self> {
+        let level = params.word("isolation", &["repeatable-read", READ_COMMITTED])?;
+        Ok(Self { is_read_committed: level == READ_COMMITTED, ..Self::new(params, seed)? })
     }
 
     fn data_bytes(&self) -> u64 {
@@ -176,11 +191,22 @@ impl Tpcc {
             }
             Ok(())
         };
+        let level = Mutex::new(None);
         pace::run(bench, &step, self.rate, |bench, step| {
-            let prepare = |_, session: &mut Session, _: Connect<'_>| Transactions::new(session);
+            let prepare = |_, session: &mut Session, _: Connect<'_>| {
+                if self.is_read_committed {
+                    session.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")?;
+                }
+                let found = session.value("SELECT @@tx_isolation")?;
+                *level.lock().unwrap_or_else(|e| e.into_inner()) = Some(found);
+                Transactions::new(session)
+            };
             count_orders(bench.step_prepared(step, prepare, transact, &[])?);
             Ok(())
-        })
+        })?;
+        let level = level.into_inner().unwrap_or_else(|e| e.into_inner());
+        bench.result.facts.extend(level.map(|level| ("isolation level".to_owned(), level)));
+        Ok(())
     }
 
     /// Number of rows at the end, and their bytes.

@@ -1,6 +1,10 @@
-//! The web log on embedded stores: the same rows, steps and queries as in SQL. The oldest day is
-//! deleted row by row, as the server would do, and queries read rows through the keys that they
-//! find in an index.
+//! The web log on embedded stores: the same rows, steps and queries as in SQL. Queries read rows
+//! through the keys that they find in an index.
+//!
+//! Where SQL drops a partition, a store that can delete ranges of keys does so: the rows of the day
+//! are one range, its entries of `ix_proc` and `ix_inst` are one range for each name. In `ix_dur`
+//! such ranges would hold few entries each, so these entries are deleted one by one. Other stores
+//! delete the day row by row, as all do where SQL runs DELETE.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,7 +15,7 @@ use super::super::pace;
 use super::log::{Key, Log};
 use super::queries::{Drawn, NAMES, choice, draw};
 use super::{
-    ENTRY, Gone, INNODB_ROW_BYTES, PARAMS, QUERY_CLIENTS, ROW_BYTES, Retired, Weblog, take,
+    ENTRY, Gone, INNODB_ROW_BYTES, PARAMS, QUERY_CLIENTS, ROW_BYTES, Retired, Way, Weblog, take,
 };
 use crate::data::weblog::generator::{Call, columns};
 use crate::data::weblog::table;
@@ -44,6 +48,8 @@ const BY_PROCEDURE: usize = 1;
 const BY_INSTANCE: usize = 2;
 const BY_DURATION: usize = 3;
 /// Positions of columns in a row.
+const ID: usize = 0;
+const BEGIN: usize = 1;
 const DURATION: usize = 3;
 const PROCEDURE: usize = 5;
 const PARAMETERS: usize = 10;
@@ -52,6 +58,9 @@ const NEWEST: u64 = 100;
 const SLOWEST: usize = 50;
 /// Number of rows that one transaction deletes.
 const ROWS_PER_DELETE: u64 = 10_000;
+/// Number of ranges that one transaction deletes. TidesDB takes at most 32, of all transactions
+/// together.
+const RANGES_PER_COMMIT: usize = 16;
 
 /// A client that writes the log.
 struct Writer<'l> {
@@ -268,6 +277,70 @@ impl Deleter<'_> {
     }
 }
 
+/// Deletes the rows of a table that began before a time by ranges of keys.
+struct Dropper<'l> {
+    log: &'l Log,
+    table: &'l Table,
+    end: u64,
+    /// Key from which on entries of `ix_dur` are still to be deleted.
+    from: Key,
+    /// Keys of these entries that the next transaction deletes.
+    found: Vec<Vec<u8>>,
+}
+
+impl Dropper<'_> {
+    /// Deletes the entries of `ix_dur` of the next rows, at most those of one transaction, and
+    /// returns their number. The rows must still exist.
+    fn delete_durations(&mut self, connection: &mut dyn Connection) -> Attempt<u64> {
+        let Self { table, end, from, found, .. } = self;
+        let first = [Value::Millis(from.0), Value::U64(from.1)];
+        let last = [Value::Millis(end.saturating_sub(1))];
+        let limit = ROWS_PER_DELETE;
+        let span = Span { from: &first, to: &last, limit, ..Span::ALL };
+        let (mut is_strange, mut next, mut encoded) = (false, *from, EncodedRow::default());
+        found.clear();
+        connection.range(table, 0, &span, &mut |key, value| {
+            let Some(row) = decode::row(table, key, value) else {
+                is_strange = true;
+                return false;
+            };
+            encoded.encode(table, &row);
+            found.push(std::mem::take(&mut encoded.index_keys[BY_DURATION - 1]));
+            next = (row[BEGIN].integer() as u64, row[ID].integer() as u64 + 1);
+            true
+        })?;
+        if is_strange {
+            return Err(strange());
+        }
+        connection.begin(Begin::Batch)?;
+        for key in found.iter() {
+            connection.delete(table.base + BY_DURATION, key)?;
+        }
+        connection.commit()?;
+        *from = next;
+        Ok(found.len() as u64)
+    }
+
+    /// The ranges of the entries of the two other indexes, and at last that of the rows: if the
+    /// work is cut short, they show what is left to do.
+    fn ranges(&self) -> Vec<(usize, Vec<u8>, Vec<u8>)> {
+        let (first, last) = ([Value::Millis(0)], [Value::Millis(self.end.saturating_sub(1))]);
+        let population = &self.log.population;
+        let procedures = population.procedures.iter().map(|procedure| procedure.name.as_str());
+        let instances = population.instances.iter().map(String::as_str);
+        let by_procedure = procedures.map(|name| (BY_PROCEDURE, Some(Value::Text(name))));
+        let by_instance = instances.map(|name| (BY_INSTANCE, Some(Value::Text(name))));
+        let all = by_procedure.chain(by_instance).chain([(0, None)]);
+        let ranges = all.filter_map(|(keyspace, name)| {
+            let equal = name.as_slice();
+            let span = Span { equal, from: &first, to: &last, ..Span::ALL };
+            let (low, high) = span.bounds();
+            Some((self.table.base + keyspace, low?, high?))
+        });
+        ranges.collect()
+    }
+}
+
 impl Weblog {
     fn load_log(&self, bench: &mut Bench<'_>, log: &Log, table: &Table) -> Result<()> {
         let mut step = Step::load("load", self.rows, ROW_BYTES);
@@ -324,26 +397,78 @@ impl Weblog {
         })
     }
 
-    fn delete_day(&self, bench: &mut Bench<'_>, log: &Log, table: &Table) -> Result<()> {
+    /// Deletes all rows that began before `end`, row by row. A target that keeps no rows has no end
+    /// of them.
+    fn delete_rows(
+        &self,
+        worker: &mut Worker<'_>,
+        (table, end): (&Table, u64),
+        keeps_rows: bool,
+    ) -> Result<()> {
+        let (found, encoded) = (Vec::new(), EncodedRow::default());
+        let (mut deleter, mut deleted) = (Deleter { table, end, found, encoded }, 1);
+        while deleted > 0 && !measure::is_interrupted() {
+            worker.request("delete", 1, |connection| {
+                deleted = deleter.delete(connection)?;
+                Ok(())
+            })?;
+            worker.changed(deleted * ROW_BYTES);
+            if !keeps_rows {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes all rows that began before `end` by ranges of keys.
+    fn drop_rows(
+        &self,
+        worker: &mut Worker<'_>,
+        log: &Log,
+        (table, end): (&Table, u64),
+        keeps_rows: bool,
+    ) -> Result<()> {
+        let mut dropper = Dropper { log, table, end, from: (0, 0), found: Vec::new() };
+        let mut deleted = 1;
+        while deleted > 0 && !measure::is_interrupted() {
+            worker.request("delete", 1, |connection| {
+                deleted = dropper.delete_durations(connection)?;
+                Ok(())
+            })?;
+            worker.changed(deleted * ROW_BYTES);
+            if !keeps_rows {
+                break;
+            }
+        }
+        for ranges in dropper.ranges().chunks(RANGES_PER_COMMIT) {
+            worker.request("drop", 1, |connection| {
+                connection.begin(Begin::Batch)?;
+                for (keyspace, low, high) in ranges {
+                    connection.delete_range(*keyspace, &low[..]..&high[..])?;
+                }
+                connection.commit()
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the oldest day while the writer continues.
+    fn retire_day(&self, bench: &mut Bench<'_>, log: &Log, table: &Table, way: Way) -> Result<()> {
         let (space, keeps_rows) = (bench.space(), bench.keeps_rows());
+        let has_ranges = bench.target.deletes_ranges();
+        if way == Way::DropPartition && !has_ranges {
+            let why = "row by row: the store has no range deletes".to_owned();
+            bench.result.settings.insert(format!("({})", way.step()), why);
+        }
         let retired = Retired::new(log, space.bytes());
         let found = Mutex::new(Gone::default());
         let retire = |worker: &mut Worker<'_>| {
-            let begin = Instant::now();
-            let (rows, encoded) = (Vec::new(), EncodedRow::default());
-            let mut deleter = Deleter { table, end: retired.end, found: rows, encoded };
-            let mut deleted = 1;
+            let (begin, of) = (Instant::now(), (table, retired.end));
             // Continues after the end of the step, since rows that are left would fail the
-            // verification. A target that keeps no rows has no end of them.
-            while deleted > 0 && !measure::is_interrupted() {
-                worker.request("delete", 1, |connection| {
-                    deleted = deleter.delete(connection)?;
-                    Ok(())
-                })?;
-                worker.changed(deleted * ROW_BYTES);
-                if !keeps_rows {
-                    break;
-                }
+            // verification.
+            match way == Way::DropPartition && has_ranges {
+                true => self.drop_rows(worker, log, of, keeps_rows)?,
+                false => self.delete_rows(worker, of, keeps_rows)?,
             }
             let gone = self.linger(begin, retired.goal, || space.bytes(), || worker.go_on());
             *found.lock().unwrap_or_else(|e| e.into_inner()) = gone;
@@ -351,7 +476,7 @@ impl Weblog {
             Ok(())
         };
         let write = |worker: &mut Worker<'_>| self.keep_writing(worker, log, table);
-        bench.step_concurrent(&self.retaining("retention delete"), write, &[&retire])?;
+        bench.step_concurrent(&self.retaining(way.step()), write, &[&retire])?;
         let gone = *found.lock().unwrap_or_else(|e| e.into_inner());
         let freed = retired.before as f64 - space.bytes() as f64;
         gone.note(bench.result.steps.last_mut(), Some(freed).filter(|_| keeps_rows));
@@ -392,10 +517,11 @@ impl Workload for Weblog {
         let (this, log, table) = (&*self, self.new_log(), bench.table("perf_log")?);
         this.load_log(bench, &log, table)?;
         type Part<'p> = &'p dyn Fn(&mut Bench<'_>) -> Result<()>;
-        let parts: [Part<'_>; 4] = [
+        let parts: [Part<'_>; 5] = [
             &|bench| this.steady_writes(bench, &log, table),
             &|bench| this.run_queries(bench, &log, table, "queries before"),
-            &|bench| this.delete_day(bench, &log, table),
+            &|bench| this.retire_day(bench, &log, table, Way::DropPartition),
+            &|bench| this.retire_day(bench, &log, table, Way::Delete),
             &|bench| this.run_queries(bench, &log, table, "queries after"),
         ];
         for part in parts {
@@ -419,13 +545,28 @@ mod tests {
         let short = ["steady_seconds", "query_seconds", "retention_seconds", "back_seconds"];
         on_all("weblog", &short.map(|name| (name, "0.4")), |target, result| {
             let names: Vec<_> = result.steps.iter().map(|step| step.name.as_str()).collect();
-            let expected =
-                ["load", "steady", "queries before", "retention delete", "queries after"];
+            let expected = [
+                "load",
+                "steady",
+                "queries before",
+                "retention drop",
+                "retention delete",
+                "queries after",
+            ];
             assert_eq!(names, expected);
             assert_eq!(step_of(result, "load").metrics["ops"], 7_000.0);
-            let retention = step_of(result, "retention delete");
-            assert!(retention.metrics["gone_s"] > 0.0 && retention.metrics["ops"] > 0.0);
-            assert!(retention.latencies.contains_key("commit"), "{target}");
+            for way in [Way::DropPartition, Way::Delete] {
+                let retention = step_of(result, way.step());
+                assert!(retention.metrics["gone_s"] > 0.0 && retention.metrics["ops"] > 0.0);
+                assert!(retention.latencies.contains_key("commit"), "{target}");
+                assert!(retention.latencies.contains_key("delete"), "{target}");
+            }
+            let drops = |way: Way| step_of(result, way.step()).latencies.contains_key("drop");
+            let has_ranges = !["sqlite", "lmdb"].contains(&target);
+            assert_eq!(drops(Way::DropPartition), has_ranges, "{target}");
+            assert!(!drops(Way::Delete), "{target}");
+            let is_noted = result.settings.contains_key("(retention drop)");
+            assert_eq!(is_noted, !has_ranges, "{target}");
             let asked = &step_of(result, "queries before").latencies;
             assert!(NAMES.iter().filter(|name| asked.contains_key(**name)).count() > 3, "{target}");
             // Rows, their number and three indexes, after the load and at the end; those inserted.

@@ -10,7 +10,8 @@
 //! | `retention delete` | DELETE … LIMIT 10000 of the next day, while the writer continues |
 //! | `queries after` | the queries again |
 //!
-//! Embedded stores have no partitions, so their days are deleted row by row (`embedded.rs`).
+//! Embedded stores have no partitions. There `retention drop` deletes ranges of keys, and
+//! `retention delete` rows (`embedded.rs`).
 //!
 //! The generator is not tuned to reach a particular compression ratio.
 
@@ -123,6 +124,16 @@ struct Weblog {
 enum Way {
     DropPartition,
     Delete,
+}
+
+impl Way {
+    /// Name of the step.
+    fn step(self) -> &'static str {
+        match self {
+            Self::DropPartition => "retention drop",
+            Self::Delete => "retention delete",
+        }
+    }
 }
 
 /// Result of a retention step: the time until the rows were gone, and the time until their space
@@ -303,10 +314,6 @@ impl Weblog {
     }
 
     fn retention(&self, bench: &mut Bench, log: &Log, way: Way) -> Result<()> {
-        let name = match way {
-            Way::DropPartition => "retention drop",
-            Way::Delete => "retention delete",
-        };
         let space = bench.space();
         let size = || space.as_ref().map_or(0, Space::bytes);
         let day = (log.oldest() - START_MILLIS) / DAY_MILLIS;
@@ -343,7 +350,7 @@ impl Weblog {
             worker.stop();
             Ok(())
         };
-        let step = self.retaining(name);
+        let step = self.retaining(way.step());
         bench.step_concurrent(&step, |worker| self.go_on_writing(worker, log), &[&retire])?;
         let gone = *found.lock().unwrap_or_else(|e| e.into_inner());
         let freed = space.is_some().then(|| retired.before as f64 - size() as f64);

@@ -5,6 +5,8 @@
 //! Each load has a table of its own, which is dropped afterwards, except for the last one. Space
 //! that an engine does not free when a table is dropped is part of the sizes of later loads.
 
+mod embedded;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -18,6 +20,8 @@ use crate::lab::step::Step;
 use crate::lab::suggest::unknown;
 use crate::measure;
 use crate::targets::{Failure, Result};
+
+pub use embedded::EMBEDDED;
 
 pub const ENTRY: Entry = Entry {
     name: "bulk",

@@ -1,6 +1,8 @@
 //! sysbench's table in SQL and its load, by statements as long as sysbench's or with a given number
 //! of rows.
 
+pub mod embedded;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::data::Source;
