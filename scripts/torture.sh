@@ -2,7 +2,7 @@
 # Runs the long tests. FROND_EFFORT multiplies what the ordinary campaigns try; ignored tests run,
 # too. A missing tool is an error, and does not skip a test.
 #
-#   scripts/torture.sh [campaigns|schedules|planted|outside|soak|large|trees|disk|server|sanitizers|miri]…     default: all, in this order
+#   scripts/torture.sh [campaigns|schedules|planted|msrv|outside|soak|large|trees|disk|server|sanitizers|miri]…     default: all, in this order
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FROND_EFFORT="${FROND_EFFORT:-20}"
@@ -22,6 +22,10 @@ schedules() {
 
 planted() {
   cargo "${WATCHED[@]}" test --release -p frond-db --features planted-bugs --locked --lib --test planted -- planted --show-output
+}
+
+msrv() {
+  make msrv
 }
 
 outside() {
@@ -85,7 +89,7 @@ miri() {
 }
 
 scripts/install.sh build checks
-for part in "${@:-campaigns schedules planted outside soak large trees disk server sanitizers miri}"; do
+for part in "${@:-campaigns schedules planted msrv outside soak large trees disk server sanitizers miri}"; do
   for step in $part; do
     echo "== $step"
     "$step"

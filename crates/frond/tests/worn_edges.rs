@@ -24,7 +24,7 @@ use frond_testkit::{
 #[test]
 fn heavily_deleted_trees_are_readable_after_any_crash() {
     let mut total = EdgeReport::default();
-    for seed in effort::seeds(20) {
+    for seed in effort::seeds(12) {
         let engine = edge_engine(seed);
         let script = worn_edges(seed, &Wear { length: 200, rows_max: 120, restarts: true });
         total.add(&hold("edges", seed, &script, |script| wear_edges(&engine, script, seed)));
