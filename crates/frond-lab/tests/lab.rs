@@ -4,6 +4,7 @@
 //! They need MariaDB, MyRocks and the built plugin; `make test-lab` runs them.
 #![cfg(feature = "lab")]
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -184,7 +185,7 @@ impl Server {
         let process = server.spawn().expect("it is installed");
         let server = Self { process, dir };
         let (begin, socket) = (Instant::now(), server.dir.path().join("socket"));
-        while !socket.exists() {
+        while UnixStream::connect(&socket).is_err() {
             let log = || std::fs::read_to_string(server.dir.path().join("log"));
             assert!(begin.elapsed() < Duration::from_secs(120), "{:?}", log());
             std::thread::sleep(Duration::from_millis(20));

@@ -12,6 +12,9 @@ use crate::measure::{Client, Meter};
 use crate::schema::{Checksum, Keyspace, Table};
 use crate::targets::{Attempt, Begin, Connection, Result, Stop};
 
+/// Entries of a bulk load that are counted together.
+const BULK_COUNTED: u64 = 1_000;
+
 /// Checksums of the rows that clients have inserted as batches, by the keyspace of the table.
 pub(super) type Ledger = Mutex<BTreeMap<Keyspace, Checksum>>;
 
@@ -182,6 +185,33 @@ impl<'m> Worker<'m> {
             client.finish_at(begin, 0);
         }
         Ok(())
+    }
+
+    /// Fills an empty keyspace in the store's own way, as one counted request. `next` is as for
+    /// [`Connection::bulk_load`]; it is not asked for more once the time is over.
+    ///
+    /// # Errors
+    /// Errors of the store, which may have no such way.
+    pub fn bulk_load(
+        &mut self,
+        keyspace: Keyspace,
+        mut next: impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> bool,
+    ) -> Result<()> {
+        self.counted("load", |connection, client| {
+            let mut pending = 0;
+            connection.bulk_load(keyspace, &mut |key, value| {
+                if !client.go_on() || !next(key, value) {
+                    return false;
+                }
+                pending += 1;
+                if pending == BULK_COUNTED {
+                    client.count(std::mem::take(&mut pending));
+                }
+                true
+            })?;
+            client.count(pending);
+            Ok(())
+        })
     }
 
     /// The client's part of the meter for this kind of request.

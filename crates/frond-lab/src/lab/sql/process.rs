@@ -10,6 +10,7 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -192,13 +193,14 @@ impl Server {
         Ok(server)
     }
 
-    /// Waits until the server accepts connections.
+    /// Waits until the server accepts connections. The file of its socket is not enough: it appears
+    /// before the server listens, and a connection in between is refused.
     ///
     /// # Errors
     /// It does not start; the message has the last errors in its log.
     pub fn wait_until_ready(&mut self) -> Result<()> {
         let begin = Instant::now();
-        while !self.socket().exists() {
+        while UnixStream::connect(self.socket()).is_err() {
             let log = self.log.display();
             if let Some(status) = self.process.try_wait()? {
                 let errors = errors_in(&self.log);

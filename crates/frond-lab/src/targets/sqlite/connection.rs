@@ -248,9 +248,8 @@ impl Connection for SqliteConnection<'_> {
 
     fn create_index(&mut self, table: &Table, index: usize) -> Attempt<bool> {
         let handle = self.handle()?;
-        for sql in statements::ddl(table).iter().skip(1 + index).take(1) {
-            handle.execute_batch(sql)?;
-        }
+        let ddl = statements::ddl(table); // the table, then its indexes
+        handle.execute_batch(&ddl[1 + index])?;
         Ok(true)
     }
 

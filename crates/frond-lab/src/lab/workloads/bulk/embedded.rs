@@ -1,9 +1,9 @@
 //! Bulk loads on embedded stores: one load of sysbench's rows per cell, since a table cannot be
 //! dropped here and the sizes are those of the whole store. CREATE INDEX is a step of its own.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::super::sbtest::embedded::{columns, create_index, indexed, load, pad, tables};
+use super::super::sbtest::embedded::{columns, create_index, indexed, load, next_padded, tables};
 use super::super::sbtest::{Batch, INNODB_ROW_BYTES, Load, ROW_BYTES, Row, Rows};
 use super::ENTRY;
 use crate::lab::embedded::{Bench, Entry, Workload};
@@ -32,8 +32,6 @@ pub const EMBEDDED: Entry = Entry {
 };
 
 const TABLE: &str = "sbtest1";
-/// Number of rows after which a load in the store's own way counts them and looks at the clock.
-const CHUNK: u64 = 1_000;
 
 struct Bulk {
     rows: u64,
@@ -67,39 +65,26 @@ impl Bulk {
 
 /// Fills an empty table in the store's own way, and returns the number of rows loaded.
 fn load_in_bulk(bench: &mut Bench<'_>, table: &Table, load: Load<'_>) -> Result<u64> {
-    let (rows, loaded) = (Mutex::new(Rows::new(load)), Mutex::new(Checksum::default()));
-    let lock = || loaded.lock().unwrap_or_else(|e| e.into_inner());
+    let loaded = AtomicU64::new(0);
     bench.step(&Step::load(load.step, load.rows, ROW_BYTES), |worker| {
-        let mut rows = rows.lock().unwrap_or_else(|e| e.into_inner());
-        worker.counted("load", |connection, client| {
-            let (mut row, mut encoded) = (Row::default(), EncodedRow::default());
-            let (mut sum, mut pending) = (Checksum::default(), 0);
-            connection.bulk_load(table.base, &mut |key, value| {
-                if sum.rows == load.rows || !client.go_on() {
-                    return false;
-                }
-                rows.next(&mut row);
-                pad(0, &mut row.c);
-                pad(1, &mut row.pad);
-                encoded.encode(table, &columns(&row));
-                sum.add(&encoded.key, &encoded.value);
-                std::mem::swap(key, &mut encoded.key);
-                std::mem::swap(value, &mut encoded.value);
-                pending += 1;
-                if pending == CHUNK {
-                    client.count(std::mem::take(&mut pending));
-                }
-                true
-            })?;
-            client.count(pending);
-            *lock() = sum;
-            Ok(())
+        let (mut rows, mut row) = (Rows::new(load), Row::default());
+        let (mut encoded, mut sum) = (EncodedRow::default(), Checksum::default());
+        worker.bulk_load(table.base, |key, value| {
+            if sum.rows == load.rows {
+                return false;
+            }
+            next_padded(&mut rows, &mut row);
+            encoded.encode(table, &columns(&row));
+            sum.add(&encoded.key, &encoded.value);
+            std::mem::swap(key, &mut encoded.key);
+            std::mem::swap(value, &mut encoded.value);
+            true
         })?;
-        worker.inserted(table, &lock());
+        worker.inserted(table, &sum);
+        loaded.store(sum.rows, Ordering::Relaxed);
         Ok(())
     })?;
-    let rows = lock().rows;
-    Ok(rows)
+    Ok(loaded.into_inner())
 }
 
 impl Workload for Bulk {
@@ -144,6 +129,8 @@ impl Workload for Bulk {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
     use crate::lab::embedded::testing::{on_all, step_of};
     use crate::lab::size::Size;

@@ -81,7 +81,7 @@ const ROWS_PER_SEEK: usize = 10;
 const KEYS_PER_GET: usize = 10;
 /// Bytes per second of the writer that runs concurrently with readers, as in the tool's script.
 const CONCURRENT_BYTES_PER_SECOND: u64 = 2_000_000;
-/// Rows after which a scan or a bulk load counts them and looks at the clock.
+/// Rows after which a scan counts them and looks at the clock.
 const CHUNK: u64 = 1_000;
 /// Absent keys between two entries that a seek checks, at most: the client must cost little.
 const GAP_MAX: usize = 64;
@@ -480,24 +480,16 @@ impl DbBench {
     ) -> Result<()> {
         let shape = self.shape;
         bench.step(step, |worker| {
-            worker.counted("load", |connection, client| {
-                let (mut numbers, mut loaded, mut pending) = (0..self.rows, 0, 0);
-                connection.bulk_load(filled.table.base, &mut |key, value| {
-                    let Some(number) = numbers.next().filter(|_| client.go_on()) else {
-                        return false;
-                    };
-                    shape.key(number, key);
-                    shape.value(number, version, value);
-                    (loaded, pending) = (number + 1, pending + 1);
-                    if pending == CHUNK {
-                        client.count(std::mem::take(&mut pending));
-                    }
-                    true
-                })?;
-                client.count(pending);
-                (0..loaded).for_each(|number| filled.set(number, version));
-                Ok(())
-            })
+            let (mut numbers, mut loaded) = (0..self.rows, 0);
+            worker.bulk_load(filled.table.base, |key, value| {
+                let Some(number) = numbers.next() else { return false };
+                shape.key(number, key);
+                shape.value(number, version, value);
+                loaded = number + 1;
+                true
+            })?;
+            (0..loaded).for_each(|number| filled.set(number, version));
+            Ok(())
         })?;
         Ok(())
     }

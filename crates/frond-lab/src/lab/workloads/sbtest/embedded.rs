@@ -67,6 +67,13 @@ pub fn pad(column: usize, text: &mut String) {
     text.extend(std::iter::repeat_n(' ', LENGTHS[column].saturating_sub(text.len())));
 }
 
+/// Generates the next row, padded.
+pub fn next_padded(rows: &mut Rows, row: &mut Row) {
+    rows.next(row);
+    pad(0, &mut row.c);
+    pad(1, &mut row.pad);
+}
+
 /// Returns the columns of a row.
 pub fn columns(row: &Row) -> [Value<'_>; 4] {
     [Value::I32(row.id as i32), Value::I32(row.k), Value::Text(&row.c), Value::Text(&row.pad)]
@@ -89,9 +96,7 @@ pub fn load(bench: &mut Bench<'_>, table: &Table, load: Load<'_>) -> Result<u64>
         while left > 0 && worker.go_on() {
             let n = left.min(per_commit);
             for _ in 0..n {
-                rows.next(&mut row);
-                pad(0, &mut row.c);
-                pad(1, &mut row.pad);
+                next_padded(&mut rows, &mut row);
                 batch.push(&columns(&row));
             }
             left -= n;

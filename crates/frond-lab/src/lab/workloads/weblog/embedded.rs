@@ -341,6 +341,41 @@ impl Dropper<'_> {
     }
 }
 
+/// Repeats a request that deletes some rows, until it finds none. A target that keeps no rows has
+/// no end of them.
+fn delete_all(
+    worker: &mut Worker<'_>,
+    keeps_rows: bool,
+    mut some: impl FnMut(&mut dyn Connection) -> Attempt<u64>,
+) -> Result<()> {
+    let mut deleted = 1;
+    while deleted > 0 && !measure::is_interrupted() {
+        worker.request("delete", 1, |connection| {
+            deleted = some(connection)?;
+            Ok(())
+        })?;
+        worker.changed(deleted * ROW_BYTES);
+        if !keeps_rows {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes ranges of keys.
+fn drop_ranges(worker: &mut Worker<'_>, ranges: &[(usize, Vec<u8>, Vec<u8>)]) -> Result<()> {
+    for ranges in ranges.chunks(RANGES_PER_COMMIT) {
+        worker.request("drop", 1, |connection| {
+            connection.begin(Begin::Batch)?;
+            for (keyspace, low, high) in ranges {
+                connection.delete_range(*keyspace, &low[..]..&high[..])?;
+            }
+            connection.commit()
+        })?;
+    }
+    Ok(())
+}
+
 impl Weblog {
     fn load_log(&self, bench: &mut Bench<'_>, log: &Log, table: &Table) -> Result<()> {
         let mut step = Step::load("load", self.rows, ROW_BYTES);
@@ -397,61 +432,6 @@ impl Weblog {
         })
     }
 
-    /// Deletes all rows that began before `end`, row by row. A target that keeps no rows has no end
-    /// of them.
-    fn delete_rows(
-        &self,
-        worker: &mut Worker<'_>,
-        (table, end): (&Table, u64),
-        keeps_rows: bool,
-    ) -> Result<()> {
-        let (found, encoded) = (Vec::new(), EncodedRow::default());
-        let (mut deleter, mut deleted) = (Deleter { table, end, found, encoded }, 1);
-        while deleted > 0 && !measure::is_interrupted() {
-            worker.request("delete", 1, |connection| {
-                deleted = deleter.delete(connection)?;
-                Ok(())
-            })?;
-            worker.changed(deleted * ROW_BYTES);
-            if !keeps_rows {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes all rows that began before `end` by ranges of keys.
-    fn drop_rows(
-        &self,
-        worker: &mut Worker<'_>,
-        log: &Log,
-        (table, end): (&Table, u64),
-        keeps_rows: bool,
-    ) -> Result<()> {
-        let mut dropper = Dropper { log, table, end, from: (0, 0), found: Vec::new() };
-        let mut deleted = 1;
-        while deleted > 0 && !measure::is_interrupted() {
-            worker.request("delete", 1, |connection| {
-                deleted = dropper.delete_durations(connection)?;
-                Ok(())
-            })?;
-            worker.changed(deleted * ROW_BYTES);
-            if !keeps_rows {
-                break;
-            }
-        }
-        for ranges in dropper.ranges().chunks(RANGES_PER_COMMIT) {
-            worker.request("drop", 1, |connection| {
-                connection.begin(Begin::Batch)?;
-                for (keyspace, low, high) in ranges {
-                    connection.delete_range(*keyspace, &low[..]..&high[..])?;
-                }
-                connection.commit()
-            })?;
-        }
-        Ok(())
-    }
-
     /// Deletes the oldest day while the writer continues.
     fn retire_day(&self, bench: &mut Bench<'_>, log: &Log, table: &Table, way: Way) -> Result<()> {
         let (space, keeps_rows) = (bench.space(), bench.keeps_rows());
@@ -463,12 +443,17 @@ impl Weblog {
         let retired = Retired::new(log, space.bytes());
         let found = Mutex::new(Gone::default());
         let retire = |worker: &mut Worker<'_>| {
-            let (begin, of) = (Instant::now(), (table, retired.end));
+            let (begin, end) = (Instant::now(), retired.end);
             // Continues after the end of the step, since rows that are left would fail the
             // verification.
-            match way == Way::DropPartition && has_ranges {
-                true => self.drop_rows(worker, log, of, keeps_rows)?,
-                false => self.delete_rows(worker, of, keeps_rows)?,
+            if way == Way::DropPartition && has_ranges {
+                let mut dropper = Dropper { log, table, end, from: (0, 0), found: Vec::new() };
+                delete_all(worker, keeps_rows, |connection| dropper.delete_durations(connection))?;
+                drop_ranges(worker, &dropper.ranges())?;
+            } else {
+                let (found, encoded) = (Vec::new(), EncodedRow::default());
+                let mut deleter = Deleter { table, end, found, encoded };
+                delete_all(worker, keeps_rows, |connection| deleter.delete(connection))?;
             }
             let gone = self.linger(begin, retired.goal, || space.bytes(), || worker.go_on());
             *found.lock().unwrap_or_else(|e| e.into_inner()) = gone;
