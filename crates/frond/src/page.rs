@@ -163,6 +163,8 @@ pub const FEATURE_PAGED_DIRECTORY: u64 = 32;
 /// Feature that a reader must know: sums of a tree's content in its root, and row lengths in the
 /// nodes above leaves.
 pub const FEATURE_SUMS: u64 = 64;
+/// Feature that a reader must know: string models with alphabets.
+pub const FEATURE_ALPHABETS: u64 = 128;
 
 /// The store's file, with what is needed to read its pages and to report where they are bad.
 #[derive(Debug)]

@@ -151,13 +151,13 @@ fn a_load_adopted_by_recovery_sets_its_feature_bits() {
     let layout = || Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)]));
     let (default, small) = (SizeClass::Default, SizeClass::Small);
     for (layout, size_class, feature) in
-        // If a run was not read, it is unknown whether its strings have templates, or its blocks
-        // are byte-shuffled or compressed with a dictionary.
+        // If a run was not read, it is unknown whether its strings have templates or an alphabet,
+        // or its blocks are byte-shuffled or compressed with a dictionary.
         [
             (None, default, 4),
             (None, small, 12),
-            (layout(), default, 3),
-            (layout(), small, 3),
+            (layout(), default, 131),
+            (layout(), small, 131),
         ]
     {
         let vfs = SimVfs::new();

@@ -210,6 +210,11 @@ impl ColumnarFormat {
         self.models.iter().flatten().any(|model| model.has_templates())
     }
 
+    /// True if some column's model has an alphabet.
+    pub fn has_alphabets(&self) -> bool {
+        self.models.iter().flatten().any(|model| model.has_alphabet())
+    }
+
     /// True if some column has a model.
     pub fn has_models(&self) -> bool {
         !self.models.is_empty()

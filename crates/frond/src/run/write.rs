@@ -14,8 +14,8 @@ use crate::{
     error::{Error, Result},
     io::ALIGN,
     page::{
-        FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS,
-        Identity, Link, PageKind, StoreFile, page_hash, sealed,
+        FEATURE_ALPHABETS, FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_TEMPLATES,
+        FEATURE_TRANSPOSED_BLOCKS, Identity, Link, PageKind, StoreFile, page_hash, sealed,
     },
     sync::Arc,
     types::{Lineage, VersionNumber},
@@ -41,7 +41,8 @@ impl Run {
         };
         if let Format::Columnar(format) = self.format() {
             let templates = if format.has_templates() { FEATURE_TEMPLATES } else { 0 };
-            file.require(FEATURE_COLUMNAR_RUNS | templates);
+            let alphabets = if format.has_alphabets() { FEATURE_ALPHABETS } else { 0 };
+            file.require(FEATURE_COLUMNAR_RUNS | templates | alphabets);
         }
         if self.footer.has_transposed() {
             file.require(FEATURE_TRANSPOSED_BLOCKS);

@@ -15,9 +15,9 @@ use crate::{
     bounds,
     io::ALIGN,
     page::{
-        FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY, FEATURE_ROW_COUNTS,
-        FEATURE_SUMS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, Identity, LINK_BYTES, Link,
-        PageKind, page_hash,
+        FEATURE_ALPHABETS, FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY,
+        FEATURE_ROW_COUNTS, FEATURE_SUMS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, Identity,
+        LINK_BYTES, Link, PageKind, page_hash,
     },
     types::{Lineage, Lsn, Seqno, StoreId, VersionNumber},
 };
@@ -43,7 +43,8 @@ const INCOMPAT_KNOWN: u64 = FEATURE_COLUMNAR_RUNS
     | FEATURE_DICTIONARIES
     | FEATURE_ROW_COUNTS
     | FEATURE_PAGED_DIRECTORY
-    | FEATURE_SUMS;
+    | FEATURE_SUMS
+    | FEATURE_ALPHABETS;
 /// Features a writer must know; none exist yet.
 const RO_COMPAT_KNOWN: u64 = 0;
 const CHECKSUM_AT: usize = SLOT_BYTES - 8;
@@ -378,9 +379,9 @@ mod tests {
     /// Promise: P22.
     #[test]
     fn newer_formats_and_features_are_refused_by_name() {
-        let mut slot = encoded(&Superblock { incompat: 1 << 7, ..sample(6) });
+        let mut slot = encoded(&Superblock { incompat: 1 << 8, ..sample(6) });
         assert!(
-            matches!(Superblock::decode(0, &slot), SlotRead::TooNew(why) if why.contains("0x80"))
+            matches!(Superblock::decode(0, &slot), SlotRead::TooNew(why) if why.contains("0x100"))
         );
         slot = encoded(&sample(6));
         slot[8] = 2;

@@ -82,6 +82,7 @@ impl Encoding {
                 (StrKind::Shape, _) => "shape",
                 (StrKind::ModelShape, _) => "model shape",
                 (StrKind::Templates, _) => "templates",
+                (StrKind::Alphabet, _) => "alphabet",
                 (StrKind::Symbols, Codec::Raw) => "fsst",
                 (StrKind::Symbols, Codec::Lz4) => "fsst, lz4",
                 (StrKind::Symbols, _) => "fsst, zstd",

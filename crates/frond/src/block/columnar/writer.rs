@@ -174,7 +174,10 @@ impl Plans {
     pub(super) fn repeats_are_free(&self, number: usize) -> bool {
         let kind = self.string(number).map(|plan| plan.kind);
         kind.is_some_and(|kind| {
-            !matches!(kind, StrKind::Raw | StrKind::Symbols | StrKind::Templates)
+            !matches!(
+                kind,
+                StrKind::Raw | StrKind::Symbols | StrKind::Templates | StrKind::Alphabet
+            )
         })
     }
 }

@@ -19,7 +19,8 @@ use crate::{
         session::prepared::{TreeChange, blobs_of, content_of, each_change, runs_of},
     },
     page::{
-        FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS,
+        FEATURE_ALPHABETS, FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_TEMPLATES,
+        FEATURE_TRANSPOSED_BLOCKS,
     },
     pipeline::Engine,
     store::{Extent, HeldPages, Link, PageKind, Store, TreeRoot as DurableRoot},
@@ -314,7 +315,7 @@ fn expect(engine: &Engine, tree: TreeId) {
     let traits = engine.trees.traits(tree);
     let columnar = traits.as_ref().map(|of| of.schema.is_some());
     if columnar != Some(false) {
-        engine.store.file().require(FEATURE_COLUMNAR_RUNS | FEATURE_TEMPLATES);
+        engine.store.file().require(FEATURE_COLUMNAR_RUNS | FEATURE_TEMPLATES | FEATURE_ALPHABETS);
     }
     if columnar != Some(true) {
         let may_have_one = traits.is_none_or(|of| of.class.codec() == Codec::UNDER_DICTIONARY);

@@ -11,7 +11,7 @@ use crate::{
     io::{MemoryVfs, OpenMode, Vfs},
     layout::{End, Hint, Part},
     message::Tag,
-    page::{FEATURE_COLUMNAR_RUNS, FEATURE_TEMPLATES, StoreFile},
+    page::{FEATURE_ALPHABETS, FEATURE_COLUMNAR_RUNS, FEATURE_TEMPLATES, StoreFile},
     run::{ReadBuf, Run, RunBuilder, RunCursor, RunOptions, key_hash},
     types::{Lineage, StoreId, VersionNumber},
 };
@@ -62,7 +62,9 @@ fn opened(run: &Run) -> Arc<Run> {
     let link = run.write(&file, 4096, VersionNumber(1), Lineage(1)).unwrap();
     let has_templates = models(run).iter().flatten().any(|model| model.has_templates());
     let templates = if has_templates { FEATURE_TEMPLATES } else { 0 };
-    assert_eq!(file.features(), FEATURE_COLUMNAR_RUNS | templates);
+    let has_alphabet = models(run).iter().flatten().any(|model| model.has_alphabet());
+    let alphabets = if has_alphabet { FEATURE_ALPHABETS } else { 0 };
+    assert_eq!(file.features(), FEATURE_COLUMNAR_RUNS | templates | alphabets);
     Run::open(file, link, FramePool::new(32 << 20)).unwrap()
 }
 

@@ -4,6 +4,7 @@
 //! fit, is encoded as raw. A column is longer than the raw form by at most its first byte.
 
 use super::{
+    alphabet,
     chunk::Chunked,
     dictionary::DictionaryEncoder,
     fsst::{self, Matchers},
@@ -80,6 +81,9 @@ impl StrEncoder {
             (StrKind::ModelShape, Some(model)) => {
                 model.shape().map(|shape| shape::put(strings, shape, scratch, out))
             }
+            (StrKind::Alphabet, Some(model)) => {
+                model.alphabet().map(|characters| alphabet::put(strings, characters, scratch, out))
+            }
             (StrKind::Symbols, Some(model)) => {
                 let matcher = model.symbols().map(|symbols| matchers.of(symbols));
                 let put = |matcher| fsst::put(strings, matcher, plan.codec, scratch, out);
@@ -93,7 +97,8 @@ impl StrEncoder {
                 StrKind::ModelDictionary
                 | StrKind::ModelShape
                 | StrKind::Symbols
-                | StrKind::Templates,
+                | StrKind::Templates
+                | StrKind::Alphabet,
                 None,
             ) => None,
         };

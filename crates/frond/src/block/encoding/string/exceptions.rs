@@ -24,6 +24,10 @@ pub(super) struct ExceptionList {
 }
 
 impl ExceptionList {
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     pub fn clear(&mut self) {
         self.rows.clear();
         self.strings.clear();

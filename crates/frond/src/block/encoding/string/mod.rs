@@ -11,6 +11,7 @@
 //! | prefix | `prefix.rs` | prefix compression, for sorted strings, above all keys |
 //! | dictionary | `dictionary.rs` | few distinct strings; the block's dictionary or the leaf's |
 //! | shape | `shape/` | patterns: each position a constant, digit or hex digit |
+//! | alphabet | `alphabet.rs` | few characters, as in tokens: each in as few bits as suffice |
 //! | symbols | `fsst.rs` | text (FSST): frequent pieces of up to eight bytes as one byte |
 //! | templates | `templates.rs`, `templated.rs` | few formats, as in logs; what varies is packed |
 //!
@@ -30,6 +31,7 @@
 //! Threads: models are immutable and shared; encoders belong to one thread. Bytes: docs/format.md,
 //! "String columns".
 
+mod alphabet;
 mod chunk;
 mod dictionary;
 mod encoder;

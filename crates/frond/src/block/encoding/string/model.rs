@@ -1,12 +1,13 @@
 //! String models: what the string columns of a leaf share, that is, a dictionary, a symbol table, a
-//! shape, templates.
+//! shape, templates, an alphabet.
 //!
 //! A model is made once, from a sample (`training.rs`), and stored in its leaf; reading any block
 //! of the leaf requires it. Its bytes are kept as they were written, so that a leaf can pass them
 //! on.
 //!
 //! ```text
-//! model       version u8 | parts u8: 1 dictionary, 2 symbols, 4 shape, 8 templates |
+//! model       version u8 | parts u8: 1 dictionary, 2 symbols, 4 shape, 8 templates,
+//!             16 alphabet |
 //!             each part: length, bytes
 //! dictionary  count | each word: shared with the one before | suffix's length | suffix's bytes
 //! ```
@@ -14,13 +15,14 @@
 //! Invariants
 //! 1. Words ascend strictly; a model has at most [`WORDS_MAX`] of them, with at most
 //!    [`WORDS_BYTES_MAX`] bytes together.
-//! 2. Version 2 has templates, version 1 has none: a Frond without support for templates refuses
-//!    version 2, and what such a Frond can read is written as version 1.
+//! 2. The version is the lowest that has all parts: 3 has alphabets, 2 templates. A Frond without
+//!    support for a part refuses its version, and reads everything that does not need it.
 //! 3. A model never changes. Its id is a hash of its bytes, so equal models have equal ids.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
+    alphabet::Alphabet,
     fsst::Symbols,
     plan::{StrKind, StringPlan},
     shape::Shape,
@@ -33,13 +35,16 @@ use crate::{
 };
 
 /// The newest version; a higher version byte means a newer Frond.
-pub(in crate::block) const VERSION: u8 = 2;
-/// The version of models without templates.
+pub(in crate::block) const VERSION: u8 = 3;
+/// The version of models with templates but no alphabet.
+const VERSION_TEMPLATES: u8 = 2;
+/// The version of models with neither.
 const VERSION_PLAIN: u8 = 1;
 const DICTIONARY: u8 = 1;
 const SYMBOLS: u8 = 2;
 const SHAPE: u8 = 4;
 const TEMPLATES: u8 = 8;
+const ALPHABET: u8 = 16;
 
 /// Most words of a dictionary: as many as a block can have rows.
 pub(super) const WORDS_MAX: usize = 65_535;
@@ -57,15 +62,18 @@ pub struct StringModel {
     symbols: Option<Box<Symbols>>,
     shape: Option<Vec<u8>>,
     templates: Option<Box<Templates>>,
+    alphabet: Option<Alphabet>,
 }
 
-/// The parts of a model: strictly ascending words, symbols, a shape, encoded templates.
+/// The parts of a model: strictly ascending words, symbols, a shape, encoded templates, an
+/// alphabet.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub dictionary: Option<Strings>,
     pub symbols: Option<Symbols>,
     pub shape: Option<Vec<u8>>,
     pub templates: Option<(Vec<u8>, Templates)>,
+    pub alphabet: Option<Alphabet>,
 }
 
 impl PartialEq for StringModel {
@@ -79,10 +87,14 @@ impl Eq for StringModel {}
 impl StringModel {
     /// Creates a model of these parts.
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { dictionary, symbols, shape, templates } = parts;
+        let Parts { dictionary, symbols, shape, templates, alphabet } = parts;
         let words = dictionary.iter().flat_map(|words| (1..words.len()).map(move |at| (words, at)));
         debug_assert!(words.into_iter().all(|(words, at)| words.get(at - 1) < words.get(at)));
-        let version = if templates.is_some() { VERSION } else { VERSION_PLAIN };
+        let version = match (&alphabet, &templates) {
+            (Some(_), _) => VERSION,
+            (None, Some(_)) => VERSION_TEMPLATES,
+            (None, None) => VERSION_PLAIN,
+        };
         let mut bytes = vec![version, 0];
         let mut part = Vec::new();
         let mut put = |bit: u8, part: &mut Vec<u8>| {
@@ -106,9 +118,13 @@ impl StringModel {
             part.extend_from_slice(templates);
             put(TEMPLATES, &mut part);
         }
+        if let Some(alphabet) = &alphabet {
+            alphabet.put(&mut part);
+            put(ALPHABET, &mut part);
+        }
         let id = xxh3_64(&bytes);
         let templates = templates.map(|(_, templates)| Box::new(templates));
-        Self { id, bytes, dictionary, symbols: symbols.map(Box::new), shape, templates }
+        Self { id, bytes, dictionary, symbols: symbols.map(Box::new), shape, templates, alphabet }
     }
 
     /// Decodes a model and checks all of it.
@@ -116,7 +132,8 @@ impl StringModel {
         let mut reader = Reader::new(bytes);
         let known = match reader.u8() {
             Some(VERSION_PLAIN) => DICTIONARY | SYMBOLS | SHAPE,
-            Some(VERSION) => DICTIONARY | SYMBOLS | SHAPE | TEMPLATES,
+            Some(VERSION_TEMPLATES) => DICTIONARY | SYMBOLS | SHAPE | TEMPLATES,
+            Some(VERSION) => DICTIONARY | SYMBOLS | SHAPE | TEMPLATES | ALPHABET,
             _ => return Err(BadBlock("a string model of an unknown version")),
         };
         let parts = reader.u8().filter(|parts| parts & !known == 0);
@@ -128,6 +145,7 @@ impl StringModel {
         let symbols = part(SYMBOLS)?.map(Symbols::parse).transpose()?.map(Box::new);
         let shape = part(SHAPE)?.map(<[u8]>::to_vec);
         let templates = part(TEMPLATES)?.map(Templates::parse).transpose()?.map(Box::new);
+        let alphabet = part(ALPHABET)?.map(Alphabet::parse).transpose()?;
         if let Some(shape) = &shape {
             let mut reader = Reader::new(shape);
             Shape::parse(&mut reader)?.check()?;
@@ -145,12 +163,18 @@ impl StringModel {
             symbols,
             shape,
             templates,
+            alphabet,
         })
     }
 
-    /// True if it has templates; this is what version 2 is for.
+    /// True if it has templates.
     pub fn has_templates(&self) -> bool {
         self.templates.is_some()
+    }
+
+    /// True if it has an alphabet.
+    pub fn has_alphabet(&self) -> bool {
+        self.alphabet.is_some()
     }
 
     /// The bytes, as [`parse`](StringModel::parse) takes them.
@@ -165,7 +189,8 @@ impl StringModel {
         let symbols = self.symbols.as_ref().map_or(0, |_| size_of::<Symbols>());
         let shape = self.shape.as_ref().map_or(0, Vec::len);
         let templates = self.templates.as_ref().map_or(0, |templates| templates.memory_bytes());
-        size_of::<Self>() + self.bytes.len() + words + symbols + shape + templates
+        let alphabet = self.alphabet.as_ref().map_or(0, Alphabet::memory_bytes);
+        size_of::<Self>() + self.bytes.len() + words + symbols + shape + templates + alphabet
     }
 
     /// The plans that it serves, for a size class with this codec.
@@ -177,6 +202,7 @@ impl StringModel {
             plan(self.dictionary.is_some(), StrKind::ModelDictionary, Codec::Raw),
             plan(self.shape.is_some(), StrKind::ModelShape, Codec::Raw),
             plan(self.templates.is_some(), StrKind::Templates, Codec::Raw),
+            plan(self.alphabet.is_some(), StrKind::Alphabet, Codec::Raw),
             plan(symbols, StrKind::Symbols, Codec::Raw),
             plan(coded, StrKind::Symbols, codec),
         ];
@@ -186,6 +212,11 @@ impl StringModel {
     #[inline]
     pub(super) fn templates(&self) -> Option<&Templates> {
         self.templates.as_deref()
+    }
+
+    #[inline]
+    pub(super) fn alphabet(&self) -> Option<&Alphabet> {
+        self.alphabet.as_ref()
     }
 
     pub(super) fn id(&self) -> u64 {

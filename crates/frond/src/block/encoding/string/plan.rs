@@ -22,11 +22,13 @@ pub enum StrKind {
     Symbols = 6,
     /// Packed slots, of the model's templates.
     Templates = 7,
+    /// Characters as numbers of the model's alphabet.
+    Alphabet = 8,
 }
 
 impl StrKind {
     /// All kinds.
-    pub const ALL: [StrKind; 8] = [
+    pub const ALL: [StrKind; 9] = [
         Self::Raw,
         Self::Prefix,
         Self::Dictionary,
@@ -35,6 +37,7 @@ impl StrKind {
         Self::ModelShape,
         Self::Symbols,
         Self::Templates,
+        Self::Alphabet,
     ];
 
     /// The kind with this number on disk.
@@ -51,7 +54,14 @@ impl StrKind {
 
     /// True if reading it requires the model of its leaf.
     pub fn needs_model(self) -> bool {
-        matches!(self, Self::ModelDictionary | Self::ModelShape | Self::Symbols | Self::Templates)
+        matches!(
+            self,
+            Self::ModelDictionary
+                | Self::ModelShape
+                | Self::Symbols
+                | Self::Templates
+                | Self::Alphabet
+        )
     }
 
     /// True if it may be used for a key: it is compared without being decoded.

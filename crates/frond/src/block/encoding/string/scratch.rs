@@ -7,6 +7,7 @@ use super::{super::IntEncoder, exceptions::ExceptionList, shape::BitWriter};
 pub(super) struct Scratch {
     pub ints: IntEncoder,
     pub values: Vec<u64>,
+    pub ends: Vec<u64>,
     pub bytes: Vec<u8>,
     pub chunk: Vec<u8>,
     pub exceptions: ExceptionList,

@@ -7,12 +7,12 @@
 use std::{cmp::Ordering, ops::Range};
 
 use super::{
-    super::Ints, dictionary::Coded, fsst::Fsst, model::StringModel, plan::StrKind,
-    prefix::Prefixed, raw, raw::Concatenated, shape::Apart, shape::Shape, shape::Shaped,
-    strings::Strings, templated::Templated, traits::StringColumn,
+    super::Ints, alphabet::Lettered, dictionary::Coded, fsst::Fsst, model::StringModel,
+    plan::StrKind, prefix::Prefixed, raw, raw::Concatenated, shape::Apart, shape::Shape,
+    shape::Shaped, strings::Strings, templated::Templated, traits::StringColumn,
 };
 use crate::{
-    block::{BadBlock, Codec},
+    block::{BLOCK_RAW_BYTES_MAX, BadBlock, Codec},
     coding::Reader,
 };
 
@@ -37,6 +37,7 @@ enum Body<'a> {
     Dictionary(Coded<'a>),
     Shape(Shaped<'a>),
     Templates(Templated<'a>),
+    Alphabet(Lettered<'a>),
 }
 
 /// Evaluates the expression for the column of whichever encoding.
@@ -49,6 +50,7 @@ macro_rules! each {
             Body::Dictionary($column) => $call,
             Body::Shape($column) => $call,
             Body::Templates($column) => $call,
+            Body::Alphabet($column) => $call,
         }
     };
 }
@@ -98,6 +100,10 @@ impl<'a> Strs<'a> {
                 let templates = model.and_then(StringModel::templates).ok_or(NO_MODEL)?;
                 Body::Templates(Templated::parse(at, rows, templates, symbols)?)
             }
+            StrKind::Alphabet => {
+                let alphabet = model.and_then(StringModel::alphabet).ok_or(NO_MODEL)?;
+                Body::Alphabet(Lettered::parse(at, rows, alphabet, bytes_max)?)
+            }
         };
         let bytes_used = bytes.len() - reader.rest().len();
         Ok(Self { rows, kind, codec, bytes_used, bytes_max, body })
@@ -116,6 +122,7 @@ impl<'a> Strs<'a> {
     ) -> Result<bool, BadBlock> {
         const WORDS: u8 = StrKind::ModelDictionary as u8;
         const TEMPLATES: u8 = StrKind::Templates as u8;
+        const ALPHABET: u8 = StrKind::Alphabet as u8;
         let (Some((&head, rest)), Some(model)) = (bytes.split_first(), model) else {
             return Ok(false);
         };
@@ -133,6 +140,12 @@ impl<'a> Strs<'a> {
                 let templates = model.templates().ok_or(NO_MODEL)?;
                 let mut reader = Reader::new(rest);
                 Templated::parse(&mut reader, rows, templates, model.symbols())?.get(row, out)?;
+                Ok(true)
+            }
+            ALPHABET => {
+                let alphabet = model.alphabet().ok_or(NO_MODEL)?;
+                let mut reader = Reader::new(rest);
+                Lettered::parse(&mut reader, rows, alphabet, BLOCK_RAW_BYTES_MAX)?.get(row, out)?;
                 Ok(true)
             }
             _ => Ok(false),

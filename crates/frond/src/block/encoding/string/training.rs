@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 
 use super::{
+    alphabet::Alphabet,
     encoder::StrEncoder,
     fsst_training,
     model::{Parts, StringModel, WORDS_BYTES_MAX, WORDS_MAX},
@@ -83,6 +84,10 @@ pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> 
             contest.offer(&some, StrKind::ModelShape, direct, Some(&model), 0.0);
         }
         contest.offer(&some, StrKind::Shape, direct, None, 0.0);
+    }
+    if with_model && let Some(alphabet) = Alphabet::train(&all) {
+        let model = StringModel::new(Parts { alphabet: Some(alphabet), ..Parts::default() });
+        contest.offer(&some, StrKind::Alphabet, direct, Some(&model), 0.0);
     }
     if !purpose.key && with_model {
         // Symbols and templates are evaluated on strings that they were not trained on: they
@@ -209,16 +214,17 @@ impl Contest<'_> {
         }
     }
 
-    /// True if it does not pay to train a form on the whole sample: the best form is a shape, as
-    /// for digits and codes, and takes no more than this form does after training on `few`.
-    /// Repetitions would show there, too.
+    /// True if it does not pay to train a form on the whole sample: the best form is a shape or an
+    /// alphabet, as for digits, codes and tokens, and takes no more than this form does after
+    /// training on `few`. Repetitions would show there, too.
     fn is_hopeless(
         &mut self,
         judged: &[&Strings],
         kind: StrKind,
         few: impl FnOnce() -> Option<StringModel>,
     ) -> bool {
-        if !matches!(self.best.plan.kind, StrKind::Shape | StrKind::ModelShape) {
+        let best = self.best.plan.kind;
+        if !matches!(best, StrKind::Shape | StrKind::ModelShape | StrKind::Alphabet) {
             return false;
         }
         let plan = StringPlan { kind, codec: Codec::Raw };

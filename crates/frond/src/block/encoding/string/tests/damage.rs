@@ -8,7 +8,8 @@ use super::{
 use crate::block::{
     BLOCK_RAW_BYTES_MAX, Codec,
     encoding::string::{
-        StrKind, StringModel, StringPlan, Strings, Strs, fsst_training, model::Parts,
+        StrKind, StringModel, StringPlan, Strings, Strs, alphabet::Alphabet, fsst_training,
+        model::Parts,
     },
 };
 
@@ -120,8 +121,8 @@ fn damaged_models_are_models_or_errors() {
     let symbols =
         |bytes: &[u8]| [&[1, 2, 8 + bytes.len() as u8, 2, 0, 0, 0, 0, 0, 0, 0], bytes].concat();
     assert!(model(&symbols(b"ab")) && !model(&symbols(b"ba")) && !model(&symbols(b"abc")));
-    assert!(model(&[1, 0]) && model(&[2, 0]) && !model(&[3, 0]));
-    assert!(!model(&[1, 8]) && !model(&[2, 16]) && !model(&[1]));
+    assert!(model(&[1, 0]) && model(&[2, 0]) && model(&[3, 0]) && !model(&[4, 0]));
+    assert!(!model(&[1, 8]) && !model(&[2, 16]) && !model(&[3, 32]) && !model(&[1]));
 }
 
 /// An integer column, as a part of columns assembled by hand.
@@ -150,13 +151,14 @@ fn the_check_detects_every_broken_rule() {
     let model = StringModel::new(Parts {
         dictionary: Some(words),
         symbols: Some(symbols),
+        alphabet: Alphabet::parse(b"az").ok(),
         ..Parts::default()
     });
     let exceptions = |rows: &[u64]| {
         [&[rows.len() as u8], &ints(rows)[..], &concatenated(&["?", "!"][..rows.len()])].concat()
     };
     let shape = |bits: u8, runs: &[u8]| [&[4, 3, bits, runs.len() as u8], runs, &[0]].concat();
-    let pairs: [(&str, usize, Vec<u8>, Vec<u8>); 16] = [
+    let pairs: [(&str, usize, Vec<u8>, Vec<u8>); 19] = [
         (
             "all bytes belong to a row",
             2,
@@ -173,7 +175,7 @@ fn the_check_detects_every_broken_rule() {
             "kinds are known",
             1,
             [&[0][..], &concatenated(&["a"])].concat(),
-            [&[8][..], &concatenated(&["a"])].concat(),
+            [&[9][..], &concatenated(&["a"])].concat(),
         ),
         (
             "codecs are known",
@@ -241,6 +243,19 @@ fn the_check_detects_every_broken_rule() {
             [&[1, 0, 8][..], &ints(&[0]), b"\x10a\x11b"].concat(),
             [&[1, 0, 8][..], &ints(&[2]), b"\x10a\x11b"].concat(),
         ),
+        (
+            "exceptions have no characters",
+            2,
+            [&[8, 0][..], &exceptions(&[0]), &ints(&[0, 1]), &[25]].concat(),
+            [&[8, 0][..], &exceptions(&[0]), &ints(&[1, 1]), &[25]].concat(),
+        ),
+        (
+            "ends of characters ascend",
+            2,
+            [&[8, 0, 0][..], &ints(&[1, 1]), &[25]].concat(),
+            [&[8, 0, 0][..], &ints(&[2, 1]), &[25]].concat(),
+        ),
+        ("the last bits are zeros", 2, vec![8, 2, 25, 3], vec![8, 2, 25, 7]),
         (
             "codes have symbols",
             1,

@@ -11,7 +11,8 @@ use proptest::prelude::*;
 
 use super::{
     super::PAD_BYTES, Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Strs,
-    fsst_training, model::Parts, shape_training::shape_of, template_training, train,
+    alphabet::Alphabet, fsst_training, model::Parts, shape_training::shape_of, template_training,
+    train,
 };
 use crate::block::{BLOCK_RAW_BYTES_MAX, BlockBuilder, Codec, Pushed};
 use crate::message::Tag;
@@ -28,6 +29,7 @@ fn model_of(strings: &Strings) -> StringModel {
         symbols,
         shape: shape_of(strings),
         templates: templates.map(|found| (found.bytes, found.templates)),
+        alphabet: Alphabet::train(strings),
     })
 }
 
@@ -276,6 +278,12 @@ pub(super) fn fixture(name: &str) -> Strings {
                     ),
                 }
             }
+            "tokens" => {
+                const CHARACTERS: &[u8; 64] =
+                    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+                let length = if row % 9 == 0 { 43 } else { 22 };
+                (0..length).map(|_| CHARACTERS[noise.below(64) as usize] as char).collect()
+            }
             "noise" => {
                 let bytes: Vec<u8> = (0..20).map(|_| noise.next() as u8).collect();
                 strings.push(&bytes);
@@ -288,21 +296,22 @@ pub(super) fn fixture(name: &str) -> Strings {
     strings
 }
 
-const FIXTURES: [&str; 9] =
-    ["digits", "guids", "hosts", "text", "keys", "constant", "empty", "noise", "calls"];
+const FIXTURES: [&str; 10] =
+    ["digits", "guids", "hosts", "text", "keys", "constant", "empty", "noise", "calls", "tokens"];
 
 /// Strings and their bytes; then the size of each kind, raw and symbols also with zstd, templates
-/// last; and that of a model with all parts.
+/// and alphabet last; and that of a model with all parts.
 const SIZES: &str = "\
-digits 23600: 23608 10448 23608 23608 12215 9278 9252 11483 11483 9261, model 12583
-guids 14400: 14407 7381 14407 14407 7615 5631 5602 7829 7829 6411, model 7962
-hosts 8000: 8007 769 6514 1110 304 528 502 1781 867 308, model 1764
-text 19615: 20132 3866 20024 20132 10475 20132 20132 4027 2424 20132, model 7957
-keys 9200: 9207 469 4539 9207 5015 730 702 2007 1283 660, model 3478
-constant 2800: 2807 32 414 15 4 14 2 407 27 8, model 55
-empty 0: 4 4 4 4 4 4 4 4 4 4, model 11
-noise 8000: 8007 8007 8007 8007 4415 8007 8002 8007 8007 8007, model 4616
-calls 13673: 14032 5301 13454 14032 7494 14032 14032 5459 5459 3023, model 6239
+digits 23600: 23608 10448 23608 23608 12215 9278 9252 11483 11483 9261 11802, model 12588
+guids 14400: 14407 7381 14407 14407 7615 5631 5602 7829 7829 6411 9002, model 7969
+hosts 8000: 8007 769 6514 1110 304 528 502 1781 867 308 5002, model 1781
+text 19615: 20132 3866 20024 20132 10475 20132 20132 4027 2424 20132 12776, model 7968
+keys 9200: 9207 469 4539 9207 5015 730 702 2007 1283 660 5752, model 3493
+constant 2800: 2807 32 414 15 4 14 2 407 27 8 1052, model 66
+empty 0: 4 4 4 4 4 4 4 4 4 4 4, model 11
+noise 8000: 8007 8007 8007 8007 4415 8007 8002 8007 8007 8007 8007, model 4616
+calls 13673: 14032 5301 13454 14032 7494 14032 14032 5459 5459 3023 10614, model 6256
+tokens 9745: 10004 7612 10004 10004 5404 10004 10004 9072 7723 10004 7568, model 5619
 ";
 
 /// Encoded sizes of fixed strings: a change that makes one longer shows here.
@@ -354,16 +363,17 @@ fn blocks_without_a_model_are_self_contained() {
 
 #[test]
 fn training_picks_the_encoding_that_suits_a_column() {
-    use StrKind::{ModelDictionary, ModelShape, Prefix, Raw, Symbols, Templates};
+    use StrKind::{Alphabet, ModelDictionary, ModelShape, Prefix, Raw, Symbols, Templates};
     let expected = [
         // As a value, as a value of size class `default`, as a key.
         ("digits", [(ModelShape, Codec::Raw), (ModelShape, Codec::Raw), (ModelShape, Codec::Raw)]),
         ("guids", [(ModelShape, Codec::Raw), (ModelShape, Codec::Raw), (ModelShape, Codec::Raw)]),
         ("hosts", [(ModelDictionary, Codec::Raw); 3]),
-        ("text", [(Symbols, Codec::Raw), (Symbols, Codec::Zstd1), (Prefix, Codec::Raw)]),
+        ("text", [(Symbols, Codec::Raw), (Symbols, Codec::Zstd1), (Alphabet, Codec::Raw)]),
         ("keys", [(ModelShape, Codec::Raw), (Raw, Codec::Zstd1), (ModelShape, Codec::Raw)]),
         ("noise", [(Raw, Codec::Raw); 3]),
         ("empty", [(Raw, Codec::Raw); 3]),
+        ("tokens", [(Alphabet, Codec::Raw); 3]),
         ("calls", [(Templates, Codec::Raw), (Templates, Codec::Raw), (Prefix, Codec::Raw)]),
     ];
     for (name, plans) in expected {
