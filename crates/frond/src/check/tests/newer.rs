@@ -22,7 +22,7 @@ fn newer_model(footer: &mut [u8]) {
     Layout::default().encode(&mut layout);
     (0..2).for_each(|_| put_bytes(&mut format, &layout));
     // The model of column 0.
-    let model = [3, 0];
+    let model = [9, 0];
     let models = [&[0, model.len() as u8][..], &model].concat();
     put_varint(&mut format, models.len() as u64);
     format.push(Codec::Raw as u8);
@@ -50,7 +50,7 @@ fn a_run_of_a_newer_version_is_reported_and_the_rest_is_served() {
 /// Promise: P22. A model's version shows that it uses something that older readers do not know.
 #[test]
 fn a_model_of_a_newer_version_is_reported_and_the_rest_is_served() {
-    a_leaf_is_newer_and_the_rest_is_served(newer_model, "string model version 3");
+    a_leaf_is_newer_and_the_rest_is_served(newer_model, "string model version 9");
 }
 
 fn a_leaf_is_newer_and_the_rest_is_served(change: fn(&mut [u8]), what: &str) {
