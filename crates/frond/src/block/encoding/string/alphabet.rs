@@ -25,12 +25,12 @@ use std::{cmp::Ordering, ops::Range};
 
 use super::{
     super::{Ints, PAD_BYTES, bits},
+    bit_writer::BitWriter,
     exceptions::Exceptions,
-    raw::take_ints,
+    raw::{for_each_range, take_ints},
     scratch::Scratch,
-    shape::{Apart, BitWriter},
     strings::Strings,
-    traits::{StringColumn, TOO_LONG, push},
+    traits::{Apart, StringColumn, TOO_LONG, compare_start},
 };
 use crate::{
     block::BadBlock,
@@ -267,7 +267,13 @@ impl<'a> Lettered<'a> {
                 (start as usize, ends.get(row) as usize)
             }
         };
-        if start > end || end > self.characters { Err(BAD) } else { Ok(start..end) }
+        self.inside(start..end)
+    }
+
+    /// The range, if it lies in the column.
+    #[inline]
+    fn inside(&self, range: Range<usize>) -> Result<Range<usize>, BadBlock> {
+        if range.start > range.end || range.end > self.characters { Err(BAD) } else { Ok(range) }
     }
 
     /// Writes characters from `first` on over all of `to`.
@@ -315,9 +321,7 @@ impl StringColumn for Lettered<'_> {
         if let Some(ends) = &self.ends {
             ends.check()?;
             let mut bad = false;
-            for row in 0..self.rows {
-                self.range(row)?;
-            }
+            for_each_range(ends, 0..self.rows, |_, range| self.inside(range).map(drop))?;
             self.exceptions.check(self.rows, |row| {
                 bad |= self.range(row).is_ok_and(|characters| !characters.is_empty());
             })?;
@@ -353,10 +357,7 @@ impl StringColumn for Lettered<'_> {
         out: &mut Strings,
     ) -> Result<(), BadBlock> {
         let Some(length) = self.even_bytes() else {
-            for row in rows {
-                push(out, bytes_max, |bytes| self.get(row, bytes))?;
-            }
-            return Ok(());
+            return self.decode_each(rows, bytes_max, out);
         };
         if rows.end > self.rows {
             return Err(BAD);
@@ -379,10 +380,9 @@ impl StringColumn for Lettered<'_> {
         while !characters.is_empty() {
             let piece = &mut piece[..characters.len().min(COMPARED)];
             self.unpack(characters.start, piece);
-            let (wanted, later) = key.split_at_checked(piece.len()).unwrap_or((key, &[]));
-            match (*piece).cmp(wanted) {
-                Ordering::Equal => key = later,
-                decided => return Ok(decided),
+            let order = compare_start(piece, &mut key);
+            if order.is_ne() {
+                return Ok(order);
             }
             characters.start += piece.len();
         }

@@ -32,6 +32,7 @@
 //! "String columns".
 
 mod alphabet;
+mod bit_writer;
 mod chunk;
 mod dictionary;
 mod encoder;
@@ -61,10 +62,10 @@ pub use encoder::{StrEncoder, Written};
 pub use model::StringModel;
 pub(in crate::block) use model::VERSION as MODEL_VERSION;
 pub use plan::{StrKind, StringPlan};
-pub use shape::Apart;
 pub use strings::{Strings, equal_short};
 pub use strs::Strs;
 pub use training::{Purpose, Trained, train};
+pub use traits::Apart;
 
 #[cfg(test)]
 mod tests;

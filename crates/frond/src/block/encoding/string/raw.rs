@@ -22,6 +22,8 @@ use crate::{
     coding::Reader,
 };
 
+const BAD: BadBlock = BadBlock("a string lies outside its column");
+
 /// Raw strings in a block.
 #[derive(Clone, Debug)]
 pub(super) struct Concatenated<'a> {
@@ -135,7 +137,6 @@ impl<'a> Concatenated<'a> {
     /// String `row`.
     #[inline]
     pub fn string(&self, row: usize) -> Result<&'a [u8], BadBlock> {
-        const BAD: BadBlock = BadBlock("a string lies outside its column");
         if row >= self.rows {
             return Err(BAD);
         }
@@ -157,25 +158,34 @@ impl<'a> Concatenated<'a> {
         rows: Range<usize>,
         mut each: impl FnMut(&'a [u8]) -> Result<(), BadBlock>,
     ) -> Result<(), BadBlock> {
-        const BAD: BadBlock = BadBlock("a string lies outside its column");
-        let mut ends = [0; 128];
-        let mut start = match rows.start.checked_sub(1) {
-            Some(before) => usize::try_from(self.ends.get(before)).map_err(|_| BAD)?,
-            None => 0,
-        };
-        let mut at = rows.start;
-        while at < rows.end {
-            let count = (rows.end - at).min(ends.len());
-            self.ends.decode(at, &mut ends[..count]);
-            for &end in &ends[..count] {
-                let end = usize::try_from(end).map_err(|_| BAD)?;
-                each(self.bytes.get(start..end).ok_or(BAD)?)?;
-                start = end;
-            }
-            at += count;
-        }
-        Ok(())
+        for_each_range(&self.ends, rows, |_, range| each(self.bytes.get(range).ok_or(BAD)?))
     }
+}
+
+/// Calls `each` with each of `rows` and the range between its predecessor's end and its own.
+pub(super) fn for_each_range(
+    ends: &Ints<'_>,
+    rows: Range<usize>,
+    mut each: impl FnMut(usize, Range<usize>) -> Result<(), BadBlock>,
+) -> Result<(), BadBlock> {
+    let position = |end: u64| usize::try_from(end).map_err(|_| BAD);
+    let mut start = match rows.start.checked_sub(1) {
+        Some(before) => position(ends.get(before))?,
+        None => 0,
+    };
+    let mut decoded = [0; 128];
+    let mut at = rows.start;
+    while at < rows.end {
+        let count = (rows.end - at).min(decoded.len());
+        ends.decode(at, &mut decoded[..count]);
+        for (row, &end) in (at..).zip(&decoded[..count]) {
+            let end = position(end)?;
+            each(row, start..end)?;
+            start = end;
+        }
+        at += count;
+    }
+    Ok(())
 }
 
 impl StringColumn for Concatenated<'_> {

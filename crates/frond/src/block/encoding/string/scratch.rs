@@ -1,6 +1,6 @@
 //! Memory that the encoders of all kinds share, kept from one column to the next.
 
-use super::{super::IntEncoder, exceptions::ExceptionList, shape::BitWriter};
+use super::{super::IntEncoder, bit_writer::BitWriter, exceptions::ExceptionList};
 
 /// Memory of an encoder of strings. Nothing in it outlives a column, except its capacity.
 #[derive(Debug, Default)]

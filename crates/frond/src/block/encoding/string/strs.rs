@@ -8,8 +8,8 @@ use std::{cmp::Ordering, ops::Range};
 
 use super::{
     super::Ints, alphabet::Lettered, dictionary::Coded, fsst::Fsst, model::StringModel,
-    plan::StrKind, prefix::Prefixed, raw, raw::Concatenated, shape::Apart, shape::Shape,
-    shape::Shaped, strings::Strings, templated::Templated, traits::StringColumn,
+    plan::StrKind, prefix::Prefixed, raw, raw::Concatenated, shape::Shape, shape::Shaped,
+    strings::Strings, templated::Templated, traits::Apart, traits::StringColumn,
 };
 use crate::{
     block::{BLOCK_RAW_BYTES_MAX, BadBlock, Codec},

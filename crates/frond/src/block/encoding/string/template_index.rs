@@ -8,8 +8,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     super::bits::mask_of,
+    bit_writer::BitWriter,
     fsst::Matcher,
-    shape::{BitWriter, pack_digits, pack_hex},
+    shape::{pack_digits, pack_hex},
     strings::equal_short,
     template_walk::TemplateWalk,
     templated::{FORM_BITS, FORM_BYTES, FORM_GUID, FORM_GUID_UPPER, FORM_SYMBOLS},

@@ -14,7 +14,7 @@ use std::{collections::HashMap, hash::Hash};
 
 use super::{
     super::bits::width_of,
-    shape::BitWriter,
+    bit_writer::BitWriter,
     strings::Strings,
     template_index::TemplateIndex,
     templated::plain_texts,

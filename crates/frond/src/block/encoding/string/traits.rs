@@ -3,7 +3,7 @@
 
 use std::{cmp::Ordering, ops::Range};
 
-use super::{shape::Apart, strings::Strings};
+use super::strings::Strings;
 use crate::block::BadBlock;
 
 /// A stored column of one encoding, parsed. Callers pass only ranges of rows that exist; a single
@@ -23,6 +23,19 @@ pub(super) trait StringColumn {
         bytes_max: usize,
         out: &mut Strings,
     ) -> Result<(), BadBlock>;
+
+    /// [`decode`](Self::decode) by decoding each string on its own.
+    fn decode_each(
+        &self,
+        rows: Range<usize>,
+        bytes_max: usize,
+        out: &mut Strings,
+    ) -> Result<(), BadBlock> {
+        for row in rows {
+            push(out, bytes_max, |bytes| self.get(row, bytes))?;
+        }
+        Ok(())
+    }
 
     /// Compares string `row` with `key`: in place, or after decoding it.
     fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
@@ -58,6 +71,17 @@ pub(super) trait StringColumn {
     }
 }
 
+/// Rows that are being written, `apart` bytes from one to the next, and the offset of the string in
+/// each.
+pub struct Apart<'t> {
+    /// All rows.
+    pub lines: &'t mut [u8],
+    /// Distance between the starts of neighbouring rows.
+    pub apart: usize,
+    /// Offset of the string in each row.
+    pub at: usize,
+}
+
 pub(super) const TOO_LONG: BadBlock =
     BadBlock("the strings of a column are longer than its block's rows");
 
@@ -85,6 +109,19 @@ pub(super) fn push_bytes(
         bytes.extend_from_slice(string);
         Ok(())
     })
+}
+
+/// Compares the next bytes of a string with the start of `key`, and cuts them off if they are
+/// equal. A string whose pieces are all equal is at most `key`, and equal if nothing of `key` is
+/// left.
+#[inline]
+pub(super) fn compare_start(piece: &[u8], key: &mut &[u8]) -> Ordering {
+    let (wanted, later) = key.split_at_checked(piece.len()).unwrap_or((key, &[]));
+    let order = piece.cmp(wanted);
+    if order.is_eq() {
+        *key = later;
+    }
+    order
 }
 
 /// The first of `rows` for which `below` is false; `below` must be true for all rows before it and

@@ -11,23 +11,15 @@
 
 use std::ops::Range;
 
-use super::{ANY, BAD, CONSTANT, DIGIT, DIGITS, HEX_LOWER, HEX_UPPER, Run, Shaped, next_run};
+use super::{
+    super::traits::Apart, ANY, BAD, CONSTANT, DIGIT, DIGITS, HEX_LOWER, HEX_UPPER, Run, Shaped,
+    next_run,
+};
 use crate::block::{BadBlock, bytes::short_word};
 
 /// Digits per word of eight bytes: two groups of three.
 const PAIR_DIGITS: usize = 6;
 const PAIR_BITS: usize = 20;
-
-/// Rows that are being written, `apart` bytes from one to the next, and the offset of the string in
-/// each.
-pub struct Apart<'t> {
-    /// All rows.
-    pub lines: &'t mut [u8],
-    /// Distance between the starts of neighbouring rows.
-    pub apart: usize,
-    /// Offset of the string in each row.
-    pub at: usize,
-}
 
 impl Shaped<'_> {
     /// Writes strings `rows`; what is written for an exception is meaningless.

@@ -22,10 +22,11 @@
 use std::{cmp::Ordering, ops::Range};
 
 use super::{
+    bit_writer::{BitWriter, PUT_BITS_MAX},
     exceptions::Exceptions,
     scratch::Scratch,
     strings::Strings,
-    traits::{StringColumn, TOO_LONG, push},
+    traits::{Apart, StringColumn, TOO_LONG, compare_start},
 };
 use crate::{
     block::{BadBlock, bytes::copy_short},
@@ -40,8 +41,6 @@ pub(super) const ANY: u8 = 4;
 
 mod check;
 mod even;
-
-pub use even::Apart;
 
 pub(super) const BAD: BadBlock = BadBlock("a shape does not fit its strings");
 
@@ -441,10 +440,7 @@ impl StringColumn for Shaped<'_> {
         out: &mut Strings,
     ) -> Result<(), BadBlock> {
         if !self.exceptions.is_empty() {
-            for row in rows {
-                push(out, bytes_max, |bytes| self.get(row, bytes))?;
-            }
-            return Ok(());
+            return self.decode_each(rows, bytes_max, out);
         }
         let bytes = self.shape.string_bytes;
         if out.bytes().len() + rows.len() * bytes > bytes_max {
@@ -467,10 +463,9 @@ impl StringColumn for Shaped<'_> {
         while let Some(run) = next_run(&mut runs)? {
             self.unpack(&run, bit, &mut piece, 0)?;
             bit += run.bits();
-            let (wanted, later) = key.split_at_checked(run.count).unwrap_or((key, &[]));
-            match piece.get(..run.count).ok_or(BAD)?.cmp(wanted) {
-                Ordering::Equal => key = later,
-                decided => return Ok(decided),
+            let order = compare_start(piece.get(..run.count).ok_or(BAD)?, &mut key);
+            if order.is_ne() {
+                return Ok(order);
             }
         }
         Ok(if key.is_empty() { Ordering::Equal } else { Ordering::Less })
@@ -525,65 +520,6 @@ pub(super) fn hex_digits(digits: u32, letter: u8) -> [u8; 8] {
 fn last_word(packed: &[u8], byte: usize) -> u64 {
     let rest = packed.get(byte..).unwrap_or_default();
     rest.iter().take(8).rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
-}
-
-/// Most bits that one call may put.
-const PUT_BITS_MAX: usize = 56;
-
-/// Writes bits one after the other, low bits first.
-#[derive(Debug, Default)]
-pub(super) struct BitWriter {
-    /// Longer than what was written, so that words are written whole.
-    bytes: Vec<u8>,
-    end: usize,
-    /// Bits that are not written yet, fewer than eight.
-    word: u64,
-    used: usize,
-}
-
-impl BitWriter {
-    /// Appends the low `count` bits of `value`, which must have no others; at most
-    /// [`PUT_BITS_MAX`].
-    #[inline]
-    pub fn put(&mut self, value: u64, count: usize) {
-        debug_assert!(count <= PUT_BITS_MAX && value >> count == 0);
-        self.word |= value << self.used;
-        self.used += count;
-        if self.bytes.len() < self.end + 8 {
-            self.bytes.resize((self.end + 8).next_power_of_two().max(1024), 0);
-        }
-        self.bytes[self.end..self.end + 8].copy_from_slice(&self.word.to_le_bytes());
-        let whole = self.used / 8;
-        self.end += whole;
-        self.word >>= 8 * whole;
-        self.used %= 8;
-    }
-
-    /// The current position, to return to.
-    #[inline]
-    pub fn mark(&self) -> (usize, u64, usize) {
-        (self.end, self.word, self.used)
-    }
-
-    /// Removes what was put since the mark.
-    #[inline]
-    pub fn reset(&mut self, mark: (usize, u64, usize)) {
-        (self.end, self.word, self.used) = mark;
-    }
-
-    /// Number of bits.
-    pub fn bits(&self) -> usize {
-        8 * self.end + self.used
-    }
-
-    /// Appends everything to `out` and starts again.
-    pub fn finish(&mut self, out: &mut Vec<u8>) {
-        if self.used > 0 {
-            self.put(0, 8 - self.used);
-        }
-        out.extend_from_slice(&self.bytes[..self.end]);
-        self.reset((0, 0, 0));
-    }
 }
 
 #[cfg(test)]
