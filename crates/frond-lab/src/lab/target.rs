@@ -71,6 +71,7 @@ struct File {
     allocator: Option<Allocator>,
     settle: Option<Vec<String>>,
     settle_variables: Option<Vec<(String, String)>>,
+    bulk_variables: Option<Vec<(String, String)>>,
     zero_when_settled: Option<Vec<String>>,
     counters: Option<Vec<String>>,
     syncs: Option<Vec<String>>,
@@ -103,6 +104,9 @@ pub struct SqlTarget {
     /// Global variables, with the values that they have while the engine settles, so that it writes
     /// at full speed.
     pub settle_variables: Vec<(String, String)>,
+    /// Session variables, with the values that they have during a statement that writes a whole
+    /// table (LOAD DATA, ALTER TABLE with a copy). They are set in this order.
+    pub bulk_variables: Vec<(String, String)>,
     /// Status variables that are zero when the engine has settled.
     pub zero_when_settled: Vec<String>,
     /// Statements that return names and numbers, sampled during a step.
@@ -199,6 +203,10 @@ impl SqlTarget {
         let list = |own: Option<Vec<String>>, get: fn(&Self) -> &Vec<String>| {
             own.or_else(|| base.as_ref().map(|base| get(base).clone())).unwrap_or_default()
         };
+        let variables = |own: Option<Vec<(String, String)>>,
+                         get: fn(&Self) -> &Vec<(String, String)>| {
+            own.or_else(|| base.as_ref().map(|base| get(base).clone())).unwrap_or_default()
+        };
         let mut settings = base.as_ref().map(|base| base.settings.clone()).unwrap_or_default();
         settings.extend(file.settings);
         let mut durability = base.as_ref().map(|base| base.durability.clone()).unwrap_or_default();
@@ -218,9 +226,8 @@ impl SqlTarget {
                 .keeps_rows
                 .unwrap_or_else(|| base.as_ref().is_none_or(|base| base.keeps_rows)),
             settle: list(file.settle, |base| &base.settle),
-            settle_variables: file.settle_variables.unwrap_or_else(|| {
-                base.as_ref().map(|base| base.settle_variables.clone()).unwrap_or_default()
-            }),
+            settle_variables: variables(file.settle_variables, |base| &base.settle_variables),
+            bulk_variables: variables(file.bulk_variables, |base| &base.bulk_variables),
             zero_when_settled: list(file.zero_when_settled, |base| &base.zero_when_settled),
             counters: list(file.counters, |base| &base.counters),
             syncs: list(file.syncs, |base| &base.syncs),

@@ -20,6 +20,7 @@ use std::{fmt, ops::Deref};
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync::Cache};
 
 use super::{
+    block_bytes::{BlockBytes, FromPool},
     frames::{FRAME_BYTES, FramePool, Memory},
     slots::{BlockSlots, CacheEntry, SlotBlock},
 };
@@ -69,56 +70,11 @@ pub trait BlockSource: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug)]
 pub struct CachedBlock(Arc<CacheEntry>);
 
-#[derive(Debug)]
-pub(super) enum BlockBytes {
-    Pool(Memory),
-    Heap(Box<[u8]>),
-}
-
 /// What an entry costs in addition to its bytes: key, links and counters in the cache, and the
 /// shared header.
 const ENTRY_BYTES: u64 = 144;
-/// Shorter blocks come from the general allocator: most of a unit of the pool's memory would be
-/// wasted on them.
-const POOL_BYTES_MIN: usize = 1 << 8;
-
-/// Takes memory for a block of the given length from a pool.
-type FromPool<'a> = &'a dyn Fn(usize) -> Memory;
-
 fn as_much_as_it_takes(pool: &Arc<FramePool>, bytes: usize) -> Memory {
     pool.memory(bytes).unwrap_or_else(|| pool.memory_beyond(bytes))
-}
-
-impl BlockBytes {
-    /// Allocates `bytes` bytes of unspecified content.
-    fn new(bytes: usize, from_pool: FromPool<'_>) -> Result<Self> {
-        if (POOL_BYTES_MIN..=FramePool::MEMORY_BYTES_MAX).contains(&bytes) {
-            return Ok(Self::Pool(from_pool(bytes)));
-        }
-        let mut heap = Vec::new();
-        heap.try_reserve_exact(bytes).map_err(|_| Error::NoMemory { bytes, what: "a block" })?;
-        heap.resize(bytes, 0);
-        Ok(Self::Heap(heap.into_boxed_slice()))
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        match self {
-            BlockBytes::Pool(memory) => memory,
-            BlockBytes::Heap(bytes) => bytes,
-        }
-    }
-}
-
-impl Deref for BlockBytes {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match self {
-            BlockBytes::Pool(memory) => memory,
-            BlockBytes::Heap(bytes) => bytes,
-        }
-    }
 }
 
 impl CachedBlock {

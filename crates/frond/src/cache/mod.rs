@@ -1,6 +1,7 @@
 //! The memory of a store: one pool of slabs, from which frames and cached blocks are taken, and the
 //! block cache.
 
+mod block_bytes;
 mod blocks;
 mod frames;
 mod slab;

@@ -22,7 +22,7 @@ use std::{fmt, ops::Deref};
 
 use arc_swap::{ArcSwapOption, Guard};
 
-use super::blocks::BlockBytes;
+use super::block_bytes::BlockBytes;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 
 /// The slots of one run's blocks.

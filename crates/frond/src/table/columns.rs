@@ -13,15 +13,15 @@
 //! Threads: all; one change at a time.
 
 use crate::{
-    Error, Result, Tree,
+    Error, Result,
     db::{StoredTable, check_columns},
-    layout::{NewPart, Part},
+    layout::NewPart,
     sync::Arc,
 };
 
 use super::{
     open::{Table, mismatch, must_fit},
-    spec::{Column, IndexSpec, TableSpec},
+    spec::{Column, IndexSpec},
     state::{Definition, IndexState},
 };
 
@@ -207,31 +207,4 @@ fn apply(columns: &mut Vec<Planned>, change: &ColumnChange) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Fails if the definition lists other columns than the table has; a definition without columns
-/// accepts any.
-pub(super) fn must_have_columns(rows: &Tree, spec: &TableSpec, stored: &StoredTable) -> Result<()> {
-    if spec.columns.is_empty() {
-        return Ok(());
-    }
-    let layout = rows.info().options.value_layout.unwrap_or_default();
-    let parts: Vec<Part> = layout.parts().iter().skip(1).copied().collect();
-    let is_same = spec.columns.len() == stored.columns.len()
-        && spec.columns.len() == parts.len()
-        && spec.columns.iter().zip(&stored.columns).all(|(column, name)| column.name == *name)
-        && spec.columns.iter().zip(&parts).all(|(column, part)| column.part == *part);
-    match is_same {
-        true => Ok(()),
-        false if stored.columns.is_empty() => {
-            Err(mismatch(rows, "it was made without columns: change the definition".into()))
-        }
-        false => Err(mismatch(
-            rows,
-            format!(
-                "its columns are {}, each as it was made: change the definition, or call Table::change_columns",
-                stored.columns.join(", ")
-            ),
-        )),
-    }
 }

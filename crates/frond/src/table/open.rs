@@ -14,11 +14,11 @@ use std::any::Any;
 use crate::{
     Db, Error, Result, Tree, TreeId, TreeOptions,
     db::{ExclusiveTreeLock, ExclusiveWait, StoredIndex, StoredTable, check_columns, is_table},
+    layout::Part,
     sync::{Arc, Weak},
 };
 
 use super::{
-    columns::must_have_columns,
     spec::{IndexInfo, IndexSpec, TableSpec},
     state::{Definition, IndexState, TableState},
 };
@@ -451,5 +451,32 @@ impl Table {
         change.commit()?;
         *stored = next;
         Ok(())
+    }
+}
+
+/// Fails if the definition lists other columns than the table has; a definition without columns
+/// accepts any.
+fn must_have_columns(rows: &Tree, spec: &TableSpec, stored: &StoredTable) -> Result<()> {
+    if spec.columns.is_empty() {
+        return Ok(());
+    }
+    let layout = rows.info().options.value_layout.unwrap_or_default();
+    let parts: Vec<Part> = layout.parts().iter().skip(1).copied().collect();
+    let is_same = spec.columns.len() == stored.columns.len()
+        && spec.columns.len() == parts.len()
+        && spec.columns.iter().zip(&stored.columns).all(|(column, name)| column.name == *name)
+        && spec.columns.iter().zip(&parts).all(|(column, part)| column.part == *part);
+    match is_same {
+        true => Ok(()),
+        false if stored.columns.is_empty() => {
+            Err(mismatch(rows, "it was made without columns: change the definition".into()))
+        }
+        false => Err(mismatch(
+            rows,
+            format!(
+                "its columns are {}, each as it was made: change the definition, or call Table::change_columns",
+                stored.columns.join(", ")
+            ),
+        )),
     }
 }

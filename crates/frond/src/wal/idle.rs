@@ -23,7 +23,6 @@
 use std::time::Duration;
 
 use super::{
-    leader::is_still,
     log::{Log, Spares, State, Stop},
     segment::{self, SEGMENT_BYTES_MIN, SegmentHeader},
     spares::is_full,
@@ -88,7 +87,7 @@ impl Log {
         self.sync_through_now()?;
         let mut spares = self.spares.lock().unwrap();
         let state = self.state.lock().unwrap();
-        if !is_still(&state) || !self.may_go_idle(&state) {
+        if !state.is_still() || !self.may_go_idle(&state) {
             return Ok(());
         }
         let long = self.is_long(&state);
@@ -115,7 +114,7 @@ impl Log {
         let state = self.state.lock().unwrap();
         // If writing continued after all, the short segment waits after the current one like any
         // other.
-        if is_still(&state) && self.may_go_idle(&state) {
+        if state.is_still() && self.may_go_idle(&state) {
             drop(self.mark_idle(state, true)?);
         }
         Ok(())

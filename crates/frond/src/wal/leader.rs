@@ -466,7 +466,7 @@ impl Log {
         // Before the mark, which does not count as activity.
         let idling = self.idling(&mut state, now);
         let since_sync = now.saturating_sub(state.last_sync);
-        if since_sync >= IDLE_INTERVAL && state.claimed < state.records_end && is_still(&state) {
+        if since_sync >= IDLE_INTERVAL && state.claimed < state.records_end && state.is_still() {
             state = self.mark_idle(state, false)?;
         }
         drop(state);
@@ -486,7 +486,7 @@ impl Log {
     }
 
     /// Writes and syncs a group without records, which states that everything before it is synced;
-    /// with `in_next`, in the next segment. Only for a log that [is still](is_still).
+    /// with `in_next`, in the next segment. Only for a log that [is still](State::is_still).
     pub(super) fn mark_idle<'a>(
         &'a self,
         mut state: StateGuard<'a>,
@@ -554,14 +554,4 @@ impl Log {
         state.durable = durable;
         self.durable.store(durable.0, Ordering::Release);
     }
-}
-
-/// Whether everything reserved is durable, and no thread is writing, syncing or closing the log.
-pub(super) fn is_still(state: &State) -> bool {
-    state.active.is_none()
-        && !state.closing
-        && state.stop.is_none()
-        && !state.writing
-        && !state.syncing
-        && state.durable == Log::reserved_end(state)
 }

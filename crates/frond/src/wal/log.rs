@@ -200,6 +200,19 @@ pub(super) struct State {
     pub moved: (Lsn, Duration),
 }
 
+impl State {
+    /// Whether everything reserved is durable, and no thread is writing, syncing or closing the
+    /// log.
+    pub fn is_still(&self) -> bool {
+        self.active.is_none()
+            && !self.closing
+            && self.stop.is_none()
+            && !self.writing
+            && !self.syncing
+            && self.durable == Log::reserved_end(self)
+    }
+}
+
 /// The state that only the writer touches.
 pub(super) struct Writer {
     pub segment: SegmentFile,

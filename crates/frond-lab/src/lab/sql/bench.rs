@@ -107,6 +107,10 @@ impl Bench {
         let mut result = CellResult { memory_b: memory, version, ..CellResult::default() };
         result.settings = settings::effective(&mut admin, &running.settings)?;
         result.settings.insert("CREATE TABLE …".to_owned(), target.create.clone());
+        for (name, value) in &target.bulk_variables {
+            let value = format!("{value} during LOAD DATA and ALTER TABLE with a copy");
+            result.settings.insert(format!("SET SESSION {name}"), value);
+        }
         let isolation = settings::isolation_level(&mut admin)?;
         result.facts.insert("isolation level".to_owned(), isolation);
         result.settings.extend(running.confined.settings(class, disk));

@@ -19,7 +19,9 @@ pub fn target(url: &str) -> Result<SqlTarget> {
     let engine = engine(&mut session, split_engine(url).1)?;
     let mut target = SqlTarget::of_engine(&without_passwords(url), &engine)?;
     let variables = names(&mut session, "SHOW GLOBAL VARIABLES")?;
-    target.settle_variables.retain(|(name, _)| variables.contains(&name.to_lowercase()));
+    for list in [&mut target.settle_variables, &mut target.bulk_variables] {
+        list.retain(|(name, _)| variables.contains(&name.to_lowercase()));
+    }
     let counters = names(&mut session, "SHOW GLOBAL STATUS")?;
     target.zero_when_settled.retain(|name| counters.contains(&name.to_lowercase()));
     target.syncs.retain(|name| counters.contains(&name.to_lowercase()));

@@ -184,6 +184,29 @@ impl Session {
         Ok(rows)
     }
 
+    /// Runs `body` with these values of session variables, and then sets the variables to their
+    /// global values, in reverse order.
+    ///
+    /// # Errors
+    /// Errors of the server and of `body`.
+    pub fn with_variables<T>(
+        &mut self,
+        variables: &[(String, String)],
+        body: impl FnOnce(&mut Self) -> SqlResult<T>,
+    ) -> SqlResult<T> {
+        for (name, value) in variables {
+            self.run(&format!("SET SESSION {name} = {value}"))?;
+        }
+        let done = body(self);
+        for (name, _) in variables.iter().rev() {
+            let reset = self.run(&format!("SET SESSION {name} = @@GLOBAL.{name}"));
+            if done.is_ok() {
+                reset?;
+            }
+        }
+        done
+    }
+
     /// Runs LOAD DATA LOCAL INFILE with what `source` writes as the file; returns the number of
     /// rows loaded.
     ///

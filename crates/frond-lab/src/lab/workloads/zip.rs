@@ -140,8 +140,11 @@ impl Zip {
         let rebuild = format!("ALTER TABLE {table} FORCE");
         let step =
             Step { name: &format!("rebuild{suffix}"), ..Step::load("", self.rows, row_bytes) };
+        let variables = bench.target.bulk_variables.clone();
         bench.step(&step, |worker| {
-            worker.request("rebuild", self.rows, |session| session.run(&rebuild).map(drop))
+            worker.request("rebuild", self.rows, |session| {
+                session.with_variables(&variables, |session| session.run(&rebuild)).map(drop)
+            })
         })?;
         bench.loaded((self.rows, self.rows * row_bytes))?;
         compressed::note(bench)?;

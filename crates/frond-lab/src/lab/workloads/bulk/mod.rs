@@ -157,6 +157,7 @@ impl Plan {
 fn load_data(bench: &mut Bench, load: Load<'_>) -> Result<u64> {
     let (loaded, deadline) = (AtomicU64::new(0), bench.deadline());
     let sql = format!("LOAD DATA LOCAL INFILE 'rows' INTO TABLE {} (id, k, c, pad)", load.table);
+    let variables = bench.target.bulk_variables.clone();
     let step = Step::load(load.step, load.rows, ROW_BYTES);
     let prepare = |_, _: &mut Session, _: Connect<'_>| Ok(Rows::new(load));
     let send = |worker: &mut Worker<'_>, mut rows: Rows| {
@@ -184,7 +185,9 @@ fn load_data(bench: &mut Bench, load: Load<'_>) -> Result<u64> {
         let mut source = Some(source);
         worker.request_of("commit", |session| {
             let again = || Failure("LOAD DATA: its rows cannot be sent again".to_owned());
-            inserted = session.load_data(&sql, source.take().ok_or_else(again)?)?;
+            let source = source.take().ok_or_else(again)?;
+            inserted =
+                session.with_variables(&variables, |session| session.load_data(&sql, source))?;
             Ok(inserted)
         })?;
         if inserted > 0 {

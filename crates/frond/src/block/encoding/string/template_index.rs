@@ -13,8 +13,9 @@ use super::{
     shape::{pack_digits, pack_hex},
     strings::equal_short,
     template_walk::TemplateWalk,
-    templated::{FORM_BITS, FORM_BYTES, FORM_GUID, FORM_GUID_UPPER, FORM_SYMBOLS},
-    templates::{Field, Templates},
+    templates::{
+        FORM_BITS, FORM_BYTES, FORM_GUID, FORM_GUID_UPPER, FORM_SYMBOLS, Field, Templates,
+    },
     tokens::{GUID_BYTES, Skeleton, Slot, SlotKind, Tokens},
 };
 use crate::{

@@ -33,7 +33,9 @@ use super::{
     shape::{DIGITS as THREE_DIGITS, hex_digits},
     strings::Strings,
     template_index::TemplateIndex,
-    templates::{Field, PIECE_BYTES, Span, Templates},
+    templates::{
+        FORM_BITS, FORM_BYTES, FORM_GUID_UPPER, FORM_SYMBOLS, Field, PIECE_BYTES, Span, Templates,
+    },
     tokens::GUID_BYTES,
     traits::{StringColumn, TOO_LONG, push},
 };
@@ -44,12 +46,6 @@ use crate::{
 
 /// The bit offset of one row in this many is stored.
 pub(super) const RESTART_ROWS: usize = 8;
-/// Forms of a text, in the low bits of its head.
-pub(super) const FORM_BITS: u32 = 2;
-pub(super) const FORM_BYTES: u64 = 0;
-pub(super) const FORM_SYMBOLS: u64 = 1;
-pub(super) const FORM_GUID: u64 = 2;
-pub(super) const FORM_GUID_UPPER: u64 = 3;
 
 const BAD: BadBlock = BadBlock("a string does not fit its template");
 const NO_TEXT: BadBlock = BadBlock("a row lacks a text that its template says it has");

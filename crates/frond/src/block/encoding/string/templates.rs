@@ -31,6 +31,13 @@ use crate::{
     coding::{Reader, put_bytes, put_varint},
 };
 
+/// Forms of a text outside the bits (`templated.rs`), in the low bits of its head.
+pub(super) const FORM_BITS: u32 = 2;
+pub(super) const FORM_BYTES: u64 = 0;
+pub(super) const FORM_SYMBOLS: u64 = 1;
+pub(super) const FORM_GUID: u64 = 2;
+pub(super) const FORM_GUID_UPPER: u64 = 3;
+
 /// Most templates of a model, and most pieces of all of them.
 pub(super) const TEMPLATES_MAX: usize = 1 << 14;
 pub(super) const PIECES_MAX: usize = 1 << 16;
