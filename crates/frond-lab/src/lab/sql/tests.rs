@@ -178,3 +178,23 @@ fn sql_undo_is_part_of_the_size_and_a_log_is_not() -> Result<()> {
     assert!(space.log_bytes() >= 1 << 30, "the redo log is not counted");
     Ok(())
 }
+
+#[test]
+fn sql_statements_that_write_a_whole_table_run_in_the_bulk_mode_of_myrocks() -> Result<()> {
+    let (mut bench, _dir) = start("myrocks", None, false)?;
+    load(&mut bench)?;
+    let variables = bench.target.bulk_variables.clone();
+    let admin = bench.admin();
+    admin.run(&format!("SET SESSION rocksdb_max_row_locks={}", ROWS / 2))?;
+    let rebuild = "ALTER TABLE t FORCE";
+    let error = admin.run(rebuild).expect_err("more rows than it may lock");
+    assert!(format!("{error:?}").contains("rocksdb_max_row_locks"), "{error:?}");
+    admin.with_variables(&variables, |admin| admin.run(rebuild))?;
+    let mode = "SELECT @@rocksdb_bulk_load + @@rocksdb_bulk_load_allow_unsorted";
+    assert_eq!(admin.value(mode)?, "0", "the mode is left after the statement");
+    let failed = admin.with_variables(&variables, |admin| admin.run("ALTER TABLE none FORCE"));
+    assert!(failed.is_err(), "there is no such table");
+    assert_eq!(admin.value(mode)?, "0", "and after one that fails");
+    assert_eq!(admin.value("SELECT COUNT(*) FROM t")?, ROWS.to_string());
+    Ok(())
+}
