@@ -27,6 +27,16 @@ pub(crate) fn put_optional(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     }
 }
 
+/// Reads a little-endian `u32` at an offset of untrusted bytes.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// Reads a little-endian `u64` at an offset of untrusted bytes.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
 /// Reads what the `put_` functions wrote.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {

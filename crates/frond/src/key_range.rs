@@ -1,7 +1,12 @@
-//! Ranges of keys, as parameters of calls.
+//! Keys and ranges of keys, as parameters of calls.
 
 use std::ops::{
     Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
+};
+
+use crate::{
+    bounds,
+    error::{Error, Result},
 };
 
 /// A range of keys: any of Rust's ranges over anything that is bytes.
@@ -116,6 +121,14 @@ pub fn prefix(bytes: impl AsRef<[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let bytes = bytes.as_ref();
     let end = crate::tuple::prefix_end(bytes).map_or(Bound::Unbounded, Bound::Excluded);
     (Bound::Included(bytes.to_vec()), end)
+}
+
+/// Fails if the key is too long.
+pub(crate) fn check_key(key: &[u8]) -> Result<()> {
+    if !bounds::KEY_BYTES.admits(key.len()) {
+        return Err(Error::KeyTooLong { bytes: key.len(), max: bounds::KEY_BYTES.len() });
+    }
+    Ok(())
 }
 
 #[cfg(test)]

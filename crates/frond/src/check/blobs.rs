@@ -22,10 +22,7 @@ use crate::{
     types::{Lineage, VersionNumber},
 };
 
-use super::{
-    report::{Checked, Finding, damage, from_error},
-    version::is_kept_for,
-};
+use super::report::{Checked, Finding, damage, from_error};
 
 /// A blob that runs list.
 #[derive(Clone, Debug)]
@@ -116,7 +113,7 @@ impl Blobs {
                 return Some(("lineage", "the blob belongs to another lineage".into()));
             }
             // A run that counts the blob needs it alive.
-            if !is_kept_for(record, heir.filter(|_| refs == 0)) {
+            if !record.is_kept_for(heir.filter(|_| refs == 0)) {
                 return Some(("listed-dead", "a blob is dead in the space map".into()));
             }
             (refs > 0 && refs != record.refs && !is_cut).then(|| {
@@ -140,7 +137,7 @@ impl Blobs {
                 record.kind == PageKind::Blob
                     && record.extent == blob.extent
                     && record.birth <= at
-                    && is_kept_for(record, own.or(blob.inherited_at(record.lineage)))
+                    && record.is_kept_for(own.or(blob.inherited_at(record.lineage)))
             })
         };
         let lost = self.0.values().filter(|blob| !is_kept(blob));

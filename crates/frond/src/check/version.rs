@@ -261,7 +261,7 @@ impl VersionCheck<'_> {
                 && record.lineage == link.lineage;
             if !same {
                 self.bad(*link, &page.tree, "listed-as", "the space map lists another page there");
-            } else if !is_kept_for(record, page.inherited_at) {
+            } else if !record.is_kept_for(page.inherited_at) {
                 self.bad(*link, &page.tree, "listed-dead", "it is dead in the space map");
             } else if page.kind == PageKind::Run
                 && page.inherited_at.is_none()
@@ -300,7 +300,7 @@ impl VersionCheck<'_> {
                 record.kind == page.kind
                     && record.birth == page.link.birth
                     && record.lineage == page.link.lineage
-                    && is_kept_for(record, Some(page.inherited_at.unwrap_or(at)))
+                    && record.is_kept_for(Some(page.inherited_at.unwrap_or(at)))
             });
             if !kept {
                 let what = format!("{holder} needs a page that is not kept");
@@ -342,9 +342,4 @@ impl VersionCheck<'_> {
             ..damage(code, what)
         });
     }
-}
-
-/// True if a page is alive, or lived in the version in which a holder keeps it.
-pub(super) fn is_kept_for(record: &Listed, holder: Option<VersionNumber>) -> bool {
-    record.death.is_none_or(|death| holder.is_some_and(|at| death > at))
 }

@@ -9,6 +9,7 @@ use crate::{
     cancel::CancelToken,
     coding::put_varint,
     db::{Shared, Tree, commit::LOCK_WAIT, tree::borrowed_bounds},
+    key_range::check_key,
     message::Tag,
     pipeline::CommitPayload,
     run::OPERATOR_USER_MIN,
@@ -315,11 +316,4 @@ impl Batch {
             _ => Ok(()),
         }
     }
-}
-
-pub(super) fn check_key(key: &[u8]) -> Result<()> {
-    if !bounds::KEY_BYTES.admits(key.len()) {
-        return Err(Error::KeyTooLong { bytes: key.len(), max: bounds::KEY_BYTES.len() });
-    }
-    Ok(())
 }

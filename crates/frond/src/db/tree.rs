@@ -7,10 +7,9 @@ use crate::{
     catalog::{TreeEntry, TreeRecord},
     db::{
         Batch, Cursor, Projection, Rows, Shared,
-        batch::check_key,
         read::{View, in_key_order},
     },
-    key_range::OrEmpty,
+    key_range::{OrEmpty, check_key},
     layout::{DecodeError, History, Layout, RowVersions, Standing},
     run::RowSchema,
     sync::Arc,

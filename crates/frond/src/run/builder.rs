@@ -11,13 +11,11 @@ use super::{
     dictionaries::UnderDictionary,
     filter::{Filter, key_hash},
     footer::{BlobUse, Counts, Footer},
-    fullness,
     index::{BlockEntry, BlockIndex},
     ranges::RangeDeletes,
     reader::Run,
     row_block_writer::{EncodingHint, Ended},
     schema::RowSchema,
-    warm::Warm,
     work::{EncodeStats, Work},
 };
 use crate::{
@@ -26,7 +24,7 @@ use crate::{
         Pushed, common_prefix,
     },
     bounds,
-    cache::{FRAME_BYTES, FrameBuf, FramePool},
+    cache::{BlockCache, FRAME_BYTES, FrameBuf, FramePool},
     error::{Error, Place, Result},
     io::ALIGN,
     message::{Kind, Tag},
@@ -52,6 +50,8 @@ impl Default for RunOptions {
     }
 }
 
+/// The length reported for a run that nears a reader's bound: above any length at which runs end.
+const FULL: usize = usize::MAX / 4;
 /// The least that a row counts towards the length of a run, so that a run of one MiB has at most
 /// about 500 000 rows.
 const ENTRY_BYTES_MIN: usize = 2;
@@ -106,6 +106,16 @@ pub struct RunBuilder {
     /// The name of its blocks in a cache, and whether any are put there.
     pub(super) extent: u64,
     pub(super) warm: Option<Warm>,
+}
+
+/// The builder's state for keeping blocks warm (`warm.rs`).
+#[derive(Debug)]
+pub(super) struct Warm {
+    pub cache: Arc<BlockCache>,
+    /// True if the rows being pushed come from a block in use; and if some rows of the open block
+    /// do.
+    pub was_requested: bool,
+    pub block_in_use: bool,
 }
 
 impl RunBuilder {
@@ -199,7 +209,7 @@ impl RunBuilder {
         let bounded = self.counts.entries as usize * ENTRY_BYTES_MIN;
         let bounded = bounded.max(self.counts.raw_bytes as usize / RATIO_MAX);
         if self.nears_bounds {
-            return fullness::FULL;
+            return FULL;
         }
         let ranges =
             if plant!("tree: range deletes are no bytes of a run") { 0 } else { self.range_bytes };

@@ -10,8 +10,6 @@
 use super::builder::RunBuilder;
 use crate::bounds;
 
-/// The length reported for a run that nears a reader's bound: above any length at which runs end.
-pub(super) const FULL: usize = usize::MAX / 4;
 /// The most bytes that a block takes in the footer, without its separator.
 const INDEX_ENTRY_BYTES: usize = 40;
 /// Bytes that a long value takes in the footer.

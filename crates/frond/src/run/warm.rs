@@ -15,22 +15,12 @@
 //! Threads: that of the merge. Cost of a block in use: a copy, and decoding its columns where the
 //! cache has free space for the unpacked form; of any other block: one lookup.
 
-use super::{Run, RunBuilder};
+use super::{Run, RunBuilder, builder::Warm};
 use crate::{
     block::{Chunks, Codec, Format},
     cache::{BlockCache, BlockKey},
     sync::Arc,
 };
-
-/// The builder's state for keeping blocks warm.
-#[derive(Debug)]
-pub(super) struct Warm {
-    cache: Arc<BlockCache>,
-    /// True if the rows being pushed come from a block in use; and if some rows of the open block
-    /// do.
-    was_requested: bool,
-    block_in_use: bool,
-}
 
 impl RunBuilder {
     /// Also caches blocks that are made from blocks in use. To be called before the first row.

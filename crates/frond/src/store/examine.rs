@@ -59,6 +59,13 @@ pub struct Listed {
     pub refs: u32,
 }
 
+impl Listed {
+    /// True if the page is alive, or lived in the version in which a holder keeps it.
+    pub fn is_kept_for(&self, holder: Option<VersionNumber>) -> bool {
+        self.death.is_none_or(|death| holder.is_some_and(|at| death > at))
+    }
+}
+
 /// Versions whose pages are kept from reuse while they are examined.
 #[derive(Debug)]
 pub struct Held {

@@ -40,6 +40,7 @@ use super::{
 use crate::{
     bounds,
     cache::{FRAME_BYTES, Frame, FramePool},
+    coding::{u32_at, u64_at},
     error::Result,
     io::ALIGN,
     sync::{Arc, AtomicUsize, Mutex, MutexGuard, Ordering},
@@ -298,16 +299,6 @@ impl GroupBuf {
         frames[0][..GROUP_HEADER_BYTES].copy_from_slice(&bytes);
         (frames, checksum)
     }
-}
-
-/// Reads a little-endian `u32` at an offset of untrusted bytes.
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-/// Reads a little-endian `u64` at an offset of untrusted bytes.
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// The group that accepts reservations.

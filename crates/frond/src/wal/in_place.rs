@@ -24,7 +24,7 @@
 use std::path::Path;
 
 use super::{
-    recovery::RecoveredTail,
+    recovered_tail::RecoveredTail,
     segment::{self, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
 };
 use crate::{

@@ -23,7 +23,7 @@ use super::{
         Active, BUFFERS_KEPT, GROUP_HEADER_BYTES, GroupBuf, GuaranteedSpace, OpenWrite, Sealed,
         framed_bytes, room_of,
     },
-    recovery::RecoveredTail,
+    recovered_tail::RecoveredTail,
     relief,
     segment::{self, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentFile, SegmentHeader},
     spares::is_full,

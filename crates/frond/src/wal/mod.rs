@@ -53,6 +53,7 @@ mod leader;
 mod log;
 mod reader;
 mod record;
+mod recovered_tail;
 mod recovery;
 mod relief;
 mod segment;
@@ -68,5 +69,6 @@ pub use record::{
     Item, KeyMemory, LogExtent, Record, RecordBuilder, RecordItems, RecordPool, TRAILER_BYTES,
     checkpoint_record, decode, items, keeps_trailer, trailer,
 };
-pub use recovery::{Expect, RecoveredTail, recover};
+pub use recovered_tail::RecoveredTail;
+pub use recovery::{Expect, recover};
 pub use segment::{begin, begins, was_being_created};

@@ -8,9 +8,9 @@
 //!
 //! Threads: one owner.
 
-use std::path::Path;
+use std::{io, path::Path};
 
-use super::{recovery::read_error, segment};
+use super::segment;
 use crate::{
     bounds,
     error::{Error, Result},
@@ -113,4 +113,12 @@ impl SegmentReader {
         }
         Ok(())
     }
+}
+
+/// Converts an error of reading a segment; end of file means that the file was cut short.
+pub(super) fn read_error(path: &Path, offset: u64, error: io::Error) -> Error {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return Error::WalMissing { file: path.to_owned(), what: "cut short" };
+    }
+    Error::io(path, "read", offset, error)
 }

@@ -24,9 +24,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::group::{u32_at, u64_at};
 use crate::{
     bounds,
+    coding::{u32_at, u64_at},
     error::{Error, Result},
     io::{ALIGN, AlignedBuf, Env, File, OpenMode, Vfs},
     sync::Arc,

@@ -78,7 +78,7 @@ impl<'a> SpilledWalk<'a> {
                     spilled.push_older(tree, Arc::new(piece));
                 }
                 Some(Item::Extent(extent)) => {
-                    let extent = crate::db::open::replay::extent_of(&engine.store, extent)?;
+                    let extent = crate::db::open::log_extent::extent_of(&engine.store, extent)?;
                     holds.push(BlobHold::if_written(&engine.store, extent).ok_or_else(lost)?);
                 }
                 _ => break,

@@ -23,12 +23,12 @@ use crate::{
     catalog::{StoredTable, TreeEntry, TreeRecord},
     db::{
         Db, Interrupter, Shared, Tree, TreeOptions,
-        batch::check_key,
         commit::LOCK_WAIT,
         load::bulk_fill,
         load::{Loader, Made},
         tree::must_be_there,
     },
+    key_range::check_key,
     message::Tag,
     progress::Progress,
     run::Work,

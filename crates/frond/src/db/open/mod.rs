@@ -12,7 +12,8 @@
 //!    of a new store.
 //! 2. Prepared transactions take their locks again before any other locks are taken (Rule: I12).
 
-pub(super) mod replay;
+pub(super) mod log_extent;
+mod replay;
 
 use std::path::Path;
 
@@ -46,7 +47,8 @@ use crate::{
     wal::{self, Expect, Item, Log, LogOptions, Record},
 };
 
-use replay::{Replay, extent_of, load_catalog};
+use log_extent::extent_of;
+use replay::{Replay, load_catalog};
 
 /// Locks may take one in this many bytes of the memory budget, as in InnoDB.
 const LOCKS_DIVISOR: u64 = 4;

@@ -16,6 +16,7 @@ use crate::{
     catalog::{CATALOG_TREE, Catalog, Pieces},
     db::{
         Cursor, Shared, Snapshot,
+        open::log_extent::extent_of,
         session::prepared::{TreeChange, blobs_of, content_of, each_change, runs_of},
     },
     page::{
@@ -23,12 +24,12 @@ use crate::{
         FEATURE_TRANSPOSED_BLOCKS,
     },
     pipeline::Engine,
-    store::{Extent, HeldPages, Link, PageKind, Store, TreeRoot as DurableRoot},
+    store::{Extent, HeldPages, Link, PageKind, TreeRoot as DurableRoot},
     sync::{Arc, Ordering},
     tree::SortedRuns,
     types::{Counts, Lsn, Xid},
     version::{Change, Loaded, MemtableRef, SpilledWrites},
-    wal::{self, Item, LogExtent, Record},
+    wal::{self, Item, Record},
 };
 
 /// A running replay.
@@ -39,18 +40,6 @@ pub(in crate::db) struct Replay<'a> {
     pub applied: Seqno,
     /// The transactions that are prepared at this point of the log.
     pub prepared: Pieces,
-}
-
-pub(in crate::db) fn extent_of(
-    store: &Store,
-    LogExtent { offset, bytes }: LogExtent,
-) -> Result<Extent> {
-    let bytes_max = u32::try_from(bytes);
-    let bytes = bytes_max.map_err(|_| {
-        let why = "the log names an extent longer than any extent can be";
-        store.file().malformed(offset, bytes, "the log", why)
-    })?;
-    Ok(Extent { offset, bytes })
 }
 
 impl Replay<'_> {

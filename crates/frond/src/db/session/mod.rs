@@ -97,8 +97,9 @@ use std::{cell::OnceCell, time::Duration};
 use crate::{
     Error, Result, TreeId,
     catalog::TreeEntry,
-    db::{Db, Tree, batch::check_key, striped_handle::StripedHandle},
+    db::{Db, Tree, striped_handle::StripedHandle},
     error::LockHolder,
+    key_range::check_key,
     pipeline::Paced,
     sync::{Arc, Condvar, Mutex, MutexGuard},
     txn::lock_table::{

@@ -13,21 +13,9 @@ use crate::{
 };
 
 use super::{
-    IfLocked, Isolation, ManyRows, Meeting, ReadOptions, RowLock, State, Txn, read_as::Sees,
+    IfLocked, Isolation, ManyRows, Meeting, ReadOptions, RowLock, State, Txn,
+    read_as::{At, Sees},
 };
-
-/// Which committed version a read sees.
-#[derive(Clone, Copy)]
-pub(super) enum At<'a> {
-    /// The version that the transaction's level shows.
-    Level,
-    /// The newest commit, visible or about to be; requires the row's lock.
-    Latest,
-    /// The last visible commit.
-    Visible,
-    /// The version in this view.
-    View(&'a View<'a>),
-}
 
 impl Txn {
     /// The value of a key: the transaction's own, or what its level shows. Never waits and locks

@@ -19,11 +19,11 @@ use std::time::Duration;
 use crate::{
     Error, Result,
     block::columnar::ColumnSelection,
-    db::{Projection, Tree},
+    db::{Projection, Tree, read::View},
     txn::lock_table::RowMode,
 };
 
-use super::{IfLocked, Isolation, ManyRows, Meeting, RowLock, State, Txn, read::At};
+use super::{IfLocked, Isolation, ManyRows, Meeting, RowLock, State, Txn};
 
 /// Which commits a read without locks sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,6 +33,19 @@ pub enum Sees {
     AsLevel,
     /// All commits that are visible now, whatever snapshot the transaction has.
     Newest,
+}
+
+/// Which committed version a read sees.
+#[derive(Clone, Copy)]
+pub(super) enum At<'a> {
+    /// The version that the transaction's level shows.
+    Level,
+    /// The newest commit, visible or about to be; requires the row's lock.
+    Latest,
+    /// The last visible commit.
+    Visible,
+    /// The version in this view.
+    View(&'a View<'a>),
 }
 
 /// Options of a read. The default behaves like [`Txn::get`].

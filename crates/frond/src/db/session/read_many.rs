@@ -14,12 +14,12 @@ use crate::{
     Result,
     db::{
         Projection, Tree,
-        batch::check_key,
         read::{Messages, View, key_order, load_leaf_blocks},
     },
+    key_range::check_key,
 };
 
-use super::{ReadOptions, RowRead, State, Txn, read::At};
+use super::{ReadOptions, RowRead, State, Txn, read_as::At};
 
 /// Rows that were read together, in the order of their keys, with their values in one reusable
 /// buffer.

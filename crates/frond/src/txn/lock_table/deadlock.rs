@@ -1,5 +1,5 @@
-//! Deadlocks: a cycle of waits is found when its last wait begins, resolved at once, and described
-//! in words.
+//! Deadlocks: a cycle of waits is found when its last wait begins, resolved at once, and reported
+//! (`deadlock_report.rs`).
 //!
 //! The search starts at the owner that begins to wait and follows all that it waits for, directly
 //! or through others, until it meets the owner again or has visited all. A queue is expanded once,
@@ -20,81 +20,18 @@
 //!
 //! Threads: under the mutex of the waits; shards are examined one at a time.
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    fmt,
-    time::Duration,
-};
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use super::{
-    LockMode, LockTable,
+    LockTable,
+    deadlock_report::{Deadlock, Party},
     hook_answers::HookAnswers,
-    lock_error::{LockOn, Locked, NamedTree},
+    lock_error::LockOn,
     owner::{Owner, Wait},
     queue::Edge,
     waits::{Waiting, Waits},
 };
-use crate::{
-    TreeId,
-    sync::{Arc, MutexGuard},
-    types::KeyStart,
-};
-
-/// One transaction on a cycle.
-#[derive(Clone, Debug)]
-pub struct Party {
-    /// The id.
-    pub id: u64,
-    /// The program's own name for it; 0 for a batch.
-    pub tag: u64,
-    /// How much it had written.
-    pub writes: u64,
-    /// What it waited for.
-    pub on: LockOn,
-    /// The tree.
-    pub tree: TreeId,
-    /// The name of the tree, if the tree still exists.
-    pub tree_name: String,
-    /// 128-bit hash of the key.
-    pub key_hash: u128,
-    /// The start of the key; `None` if it waited for the whole tree.
-    pub key: Option<KeyStart>,
-    /// The mode that it requested.
-    pub mode: LockMode,
-    /// How long it had waited.
-    pub waited: Duration,
-}
-
-/// A cycle of waits that was resolved.
-#[derive(Clone, Debug)]
-pub struct Deadlock {
-    /// Each transaction waits for the next one, and the last for the first.
-    pub parties: Vec<Party>,
-    /// The id of the victim.
-    pub victim: u64,
-    /// When it was resolved, by the store's clock.
-    pub at: Duration,
-}
-
-impl fmt::Display for Deadlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "deadlock of {} transactions:", self.parties.len())?;
-        let next = self.parties.iter().cycle().skip(1);
-        for (party, next) in self.parties.iter().zip(next) {
-            let Party { id, writes, on, tree, tree_name, key_hash, key, mode, waited, .. } = party;
-            let tree = NamedTree(tree_name, *tree);
-            let what = Locked { on: *on, key_hash: *key_hash, key: key.as_ref(), tree };
-            write!(
-                f,
-                " transaction {id} ({writes} writes) waits ({ms} ms so far) for {mode} access to {what}, \
-                 which transaction {next} holds or has requested earlier;",
-                ms = waited.as_millis(),
-                next = next.id,
-            )?;
-        }
-        write!(f, " transaction {} was ended", self.victim)
-    }
-}
+use crate::sync::{Arc, MutexGuard};
 
 impl LockTable {
     /// Resolves every cycle through this owner, which begins to wait. The mutex of the waits is

@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 
 use super::{
     LockMode, LockTable,
-    deadlock::Deadlock,
+    deadlock_report::Deadlock,
     lock_error::{LockOn, Locked, NamedTree, Reason},
     owner::LockParty,
     waits::Waiting,

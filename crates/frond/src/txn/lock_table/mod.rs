@@ -45,6 +45,7 @@
 //! intents kept out of the table until they matter, as in PostgreSQL's fast path.
 
 mod deadlock;
+mod deadlock_report;
 mod held_locks;
 mod hook_answers;
 mod intervals;
@@ -74,7 +75,7 @@ use crate::{
     types::KeyStart,
 };
 
-pub use deadlock::{Deadlock, Party};
+pub use deadlock_report::{Deadlock, Party};
 pub use held_locks::{HeldLock, HeldLocks, HeldOn};
 pub use introspection::{LiveTxn, LockStats, LockWait};
 pub use lock_error::{LockError, LockOn, Reason, WaitPolicy};

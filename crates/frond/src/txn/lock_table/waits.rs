@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     LockTable,
-    deadlock::Deadlock,
+    deadlock_report::Deadlock,
     lock_error::{LockError, LockOn, Reason, Request},
     owner::{LockParty, Owner, Wait},
     rows::{granting, located},

@@ -105,7 +105,8 @@ impl StrEncoder {
         // Raw may still be shorter: its bytes and at most three for each end.
         if done.is_none() || out.len() - start > strings.bytes().len() {
             let other = out.split_off(start + 1);
-            let raw_chunk = raw::put(strings, plan.codec, scratch, out);
+            let memory = (&mut scratch.ints, &mut scratch.values, &mut scratch.chunk);
+            let raw_chunk = raw::put(strings, plan.codec, memory, out);
             if done.is_some() && other.len() < out.len() - start - 1 {
                 out.truncate(start + 1);
                 out.extend_from_slice(&other);

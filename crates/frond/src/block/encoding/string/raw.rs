@@ -13,7 +13,6 @@ use std::{cmp::Ordering, ops::Range};
 use super::{
     super::{IntEncoder, Ints},
     chunk::{self, ChunkHead, Chunked},
-    scratch::Scratch,
     strings::Strings,
     traits::{StringColumn, push_bytes},
 };
@@ -36,10 +35,9 @@ pub(super) struct Concatenated<'a> {
 pub(super) fn put(
     strings: &Strings,
     codec: Codec,
-    scratch: &mut Scratch,
+    (ints, values, chunk): (&mut IntEncoder, &mut Vec<u64>, &mut Vec<u8>),
     out: &mut Vec<u8>,
 ) -> Chunked {
-    let Scratch { ints, values, chunk, .. } = scratch;
     take_ends(strings, values);
     put_concatenated(codec, strings.bytes(), values, ints, chunk, out)
 }
@@ -51,8 +49,7 @@ pub(super) fn put_part(
     values: &mut Vec<u64>,
     out: &mut Vec<u8>,
 ) {
-    take_ends(strings, values);
-    put_concatenated(Codec::Raw, strings.bytes(), values, ints, &mut Vec::new(), out);
+    put(strings, Codec::Raw, (ints, values, &mut Vec::new()), out);
 }
 
 fn take_ends(strings: &Strings, values: &mut Vec<u64>) {

@@ -18,7 +18,8 @@ use std::collections::BTreeSet;
 use crate::{
     Batch, Duplicate, Durability, Error, Result, Tree,
     catalog::ChangeQueue,
-    db::{Cursor, Db, ExclusiveWait, Snapshot, batch::check_key},
+    db::{Cursor, Db, ExclusiveWait, Snapshot},
+    key_range::check_key,
     sync::{Arc, Ordering},
 };
 

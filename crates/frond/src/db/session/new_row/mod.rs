@@ -21,7 +21,7 @@ mod tests;
 
 use crate::{
     Error, Result,
-    db::batch::check_key,
+    key_range::check_key,
     txn::{HashedKey, OwnState, lock_table::RowMode},
 };
 

@@ -20,7 +20,7 @@ use crate::{
     blob::{BlobHold, BlobRef},
     block::columnar::ColumnSelection,
     catalog::{CATALOG_TREE, Pieces, Record},
-    db::{Shared, open::replay::extent_of, session::rows_beyond_memory},
+    db::{Shared, open::log_extent::extent_of, session::rows_beyond_memory},
     message::{Kind, Tag},
     page::LINK_BYTES,
     pipeline::{CommitPayload, Engine, HeldExtents},

@@ -6,10 +6,10 @@ use crate::{
     KeyRange, Result,
     db::{
         Projection, RangeEstimate, RowCount,
-        batch::check_key,
         read::{Messages, in_key_order, is_nothing},
         tree::bounds,
     },
+    key_range::check_key,
     txn::{HashedKey, OwnState},
 };
 

@@ -4,7 +4,8 @@
 
 use crate::{
     Duplicate, Error, KeyRange, Result,
-    db::{batch::check_key, tree::bounds},
+    db::tree::bounds,
+    key_range::check_key,
     sync::Arc,
     txn::{HashedKey, OwnState, lock_table::Owner},
 };
