@@ -10,7 +10,11 @@ mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sources::{File, code, engine, file, table};
+use sources::{
+    File, code, engine, file,
+    paths::{imports, paths},
+    table,
+};
 
 const HEADING: &str = "## Which module may use which";
 /// The crate's root file, which is not a module of the table.
@@ -56,18 +60,13 @@ fn room(path: &str) -> String {
 /// The names that `lib.rs` re-exports under the crate's own name, and the module of each.
 fn face(lib: &File) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
-    let text = code(&lib.text);
-    for statement in text.split(';') {
-        let Some((_, path)) = statement.split_once("pub use ") else { continue };
-        let path = path.trim();
-        // Modules that group names by subject: the engine's own code names their sources.
-        if path.starts_with("crate::") {
-            continue;
-        }
-        let Some((room, shown)) = path.split_once("::") else { continue };
-        for name in shown.split(['{', '}', ',']).map(str::trim) {
-            let name = name.split(" as ").next().unwrap_or(name).trim();
-            names.insert(name.to_owned(), room.to_owned());
+    for import in imports(&code(&lib.text)).into_iter().filter(|import| import.is_export) {
+        // Modules that group names by subject re-export `crate::…`: the engine's own code names
+        // their sources.
+        if let [room, _, ..] = &import.path[..]
+            && room != "crate"
+        {
+            names.insert(import.name, room.clone());
         }
     }
     // The module `operator` of `lib.rs`, with names from module `run`.
@@ -77,33 +76,8 @@ fn face(lib: &File) -> BTreeMap<String, String> {
 
 /// The first words of all paths that start with `crate::`.
 fn first_words(code: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let word = |text: &str| -> String {
-        text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
-    };
-    for (at, _) in code.match_indices("crate::") {
-        let rest = &code[at + "crate::".len()..];
-        if !rest.starts_with('{') {
-            found.insert(word(rest));
-            continue;
-        }
-        let (mut depth, mut begins) = (0, false);
-        for (at, c) in rest.char_indices() {
-            match c {
-                '{' => (depth, begins) = (depth + 1, depth == 0),
-                '}' if depth == 1 => break,
-                '}' => depth -= 1,
-                ',' if depth == 1 => begins = true,
-                c if begins && !c.is_whitespace() => {
-                    found.insert(word(&rest[at..]));
-                    begins = false;
-                }
-                _ => {}
-            }
-        }
-    }
-    found.retain(|word| !word.is_empty());
-    found
+    let paths = paths(code).into_iter().filter(|path| path[0] == "crate");
+    paths.filter_map(|path| path.get(1).cloned()).collect()
 }
 
 /// Which module uses which, and where, in the sources.

@@ -9,7 +9,11 @@ mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sources::{code, engine, file, table};
+use sources::{
+    code, engine, file,
+    paths::{expand, imports, paths, words},
+    table,
+};
 
 const HEADING: &str = "## Files that use each other";
 
@@ -30,11 +34,9 @@ impl Files {
         let mut files = Self { code, exports: BTreeMap::new() };
         let mut exports = BTreeMap::new();
         for (module, code) in &files.code {
-            for (is_public, path) in imports(code) {
-                if let (true, Some(path)) = (is_public, files.absolute(module, &path))
-                    && let Some(name) = path.last().cloned()
-                {
-                    exports.insert((module.clone(), name), path);
+            for import in imports(code).into_iter().filter(|import| import.is_export) {
+                if let Some(path) = files.absolute(module, &import.path) {
+                    exports.insert((module.clone(), import.name), path);
                 }
             }
         }
@@ -70,9 +72,8 @@ impl Files {
     fn graph(&self) -> Graph {
         let mut graph = Graph::new();
         for (module, code) in &self.code {
-            let imported = imports(code).into_iter().map(|(_, path)| path);
-            let named = inline_paths(code);
-            let uses = imported.chain(named).filter_map(|path| self.absolute(module, &path));
+            let imported = imports(code).into_iter().map(|import| import.path);
+            let uses = imported.chain(paths(code)).filter_map(|path| self.absolute(module, &path));
             let uses = uses.map(|path| self.home(&path));
             let uses = uses.filter(|to| !to.starts_with(module) && !module.starts_with(to));
             graph.insert(module.clone(), uses.collect());
@@ -86,62 +87,6 @@ fn module(path: &str) -> Module {
     let name = inside.trim_end_matches(".rs").trim_end_matches("/mod");
     let is_root = name == "lib";
     name.split('/').filter(|_| !is_root).map(str::to_owned).collect()
-}
-
-/// The paths of all `use` statements outside of functions, and whether they are re-exports.
-fn imports(code: &str) -> Vec<(bool, Vec<String>)> {
-    let mut found = Vec::new();
-    for (at, _) in code.match_indices("use ") {
-        let line = code[..at].rsplit('\n').next().unwrap_or_default();
-        if line.is_empty() || line.starts_with("pub") {
-            let tree = code[at + "use ".len()..].split(';').next().unwrap_or_default();
-            expand(tree, "", &mut |path| found.push((!line.is_empty(), words(path))));
-        }
-    }
-    found
-}
-
-/// Calls `each` with all paths of a tree `a::{b, c::{d, e}}`.
-fn expand(tree: &str, before: &str, each: &mut dyn FnMut(&str)) {
-    let Some((head, rest)) = tree.split_once('{') else {
-        let path = tree.split(" as ").next().unwrap_or(tree).trim();
-        return each(&format!("{before}{path}"));
-    };
-    let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
-    let before = format!("{before}{}", head.trim());
-    let (mut depth, mut start) = (0, 0);
-    for (at, c) in inner.char_indices().chain([(inner.len(), ',')]) {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                if !inner[start..at].trim().is_empty() {
-                    expand(&inner[start..at], &before, each);
-                }
-                start = (at + 1).min(inner.len());
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The paths outside of imports that start with `crate::` or `super::`.
-fn inline_paths(code: &str) -> Vec<Vec<String>> {
-    let mut found = Vec::new();
-    for start in ["crate::", "super::"] {
-        for (at, _) in code.match_indices(start) {
-            let is_name = |c: char| c.is_alphanumeric() || c == '_';
-            if !code[..at].ends_with(|c| is_name(c) || c == ':') {
-                let end = code[at..].find(|c| !is_name(c) && c != ':').unwrap_or(code.len() - at);
-                found.push(words(code[at..at + end].trim_end_matches(':')));
-            }
-        }
-    }
-    found
-}
-
-fn words(path: &str) -> Vec<String> {
-    path.split("::").map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
 }
 
 /// The sets of two files or more in which each reaches all others.
@@ -187,15 +132,19 @@ fn files_that_use_each_other_have_a_reason() {
 
 #[test]
 fn cycles_are_found_in_any_spelling() {
-    let mut paths = Vec::new();
-    expand("crate::{a::{B, c::{D}}, e as f}", "", &mut |path| paths.push(path.to_owned()));
-    assert_eq!(paths, ["crate::a::B", "crate::a::c::D", "crate::e"]);
+    let (mut expanded, mut names) = (Vec::new(), Vec::new());
+    expand("crate::{a::{B, c::{D}}, e as f}", "", &mut |path, name| {
+        expanded.push(path.to_owned());
+        names.push(name.to_owned());
+    });
+    assert_eq!(expanded, ["crate::a::B", "crate::a::c::D", "crate::e"]);
+    assert_eq!(names, ["B", "D", "f"]);
     let code = "use crate::x;\npub(crate) use y::Z;\nfn f() { use crate::hidden; super::g::h() }";
     let imported: Vec<_> =
-        imports(code).into_iter().map(|(out, path)| (out, path.join("::"))).collect();
+        imports(code).iter().map(|import| (import.is_export, import.path.join("::"))).collect();
     assert_eq!(imported, [(false, "crate::x".to_owned()), (true, "y::Z".to_owned())]);
-    let inline: Vec<String> = inline_paths(code).iter().map(|path| path.join("::")).collect();
-    assert_eq!(inline, ["crate::x", "crate::hidden", "super::g::h"]);
+    let named: Vec<String> = paths(code).iter().map(|path| path.join("::")).collect();
+    assert_eq!(named, ["crate::x", "crate::hidden", "super::g::h"]);
 
     let of = |names: &[&str]| -> BTreeMap<Module, String> {
         names.iter().map(|name| (words(&name.replace('/', "::")), String::new())).collect()

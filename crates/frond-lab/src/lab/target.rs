@@ -133,6 +133,15 @@ fn parse(name: &str, text: &str) -> Result<File> {
     toml::from_str(text).map_err(|error| Failure(format!("target {name}: {error}")))
 }
 
+/// The target's own list, or else the inherited one.
+fn own_or<T: Clone>(
+    own: Option<Vec<T>>,
+    base: Option<&SqlTarget>,
+    get: fn(&SqlTarget) -> &Vec<T>,
+) -> Vec<T> {
+    own.or_else(|| base.map(|base| get(base).clone())).unwrap_or_default()
+}
+
 impl SqlTarget {
     /// Finds a target by its name, or reads it from a file of the user's.
     ///
@@ -200,13 +209,6 @@ impl SqlTarget {
         let of = |own: Option<String>, get: fn(&Self) -> &String, what: &str| {
             own.or_else(|| base.as_ref().map(|base| get(base).clone())).ok_or_else(|| lacks(what))
         };
-        let list = |own: Option<Vec<String>>, get: fn(&Self) -> &Vec<String>| {
-            own.or_else(|| base.as_ref().map(|base| get(base).clone())).unwrap_or_default()
-        };
-        let variables = |own: Option<Vec<(String, String)>>,
-                         get: fn(&Self) -> &Vec<(String, String)>| {
-            own.or_else(|| base.as_ref().map(|base| get(base).clone())).unwrap_or_default()
-        };
         let mut settings = base.as_ref().map(|base| base.settings.clone()).unwrap_or_default();
         settings.extend(file.settings);
         let mut durability = base.as_ref().map(|base| base.durability.clone()).unwrap_or_default();
@@ -221,16 +223,20 @@ impl SqlTarget {
             engine: of(file.engine, |base| &base.engine, "`engine`")?,
             create: of(file.create, |base| &base.create, "`create`")?,
             files: of(file.files, |base| &base.files, "`files`")?,
-            logs: list(file.logs, |base| &base.logs),
+            logs: own_or(file.logs, base.as_ref(), |base| &base.logs),
             keeps_rows: file
                 .keeps_rows
                 .unwrap_or_else(|| base.as_ref().is_none_or(|base| base.keeps_rows)),
-            settle: list(file.settle, |base| &base.settle),
-            settle_variables: variables(file.settle_variables, |base| &base.settle_variables),
-            bulk_variables: variables(file.bulk_variables, |base| &base.bulk_variables),
-            zero_when_settled: list(file.zero_when_settled, |base| &base.zero_when_settled),
-            counters: list(file.counters, |base| &base.counters),
-            syncs: list(file.syncs, |base| &base.syncs),
+            settle: own_or(file.settle, base.as_ref(), |base| &base.settle),
+            settle_variables: own_or(file.settle_variables, base.as_ref(), |base| {
+                &base.settle_variables
+            }),
+            bulk_variables: own_or(file.bulk_variables, base.as_ref(), |base| &base.bulk_variables),
+            zero_when_settled: own_or(file.zero_when_settled, base.as_ref(), |base| {
+                &base.zero_when_settled
+            }),
+            counters: own_or(file.counters, base.as_ref(), |base| &base.counters),
+            syncs: own_or(file.syncs, base.as_ref(), |base| &base.syncs),
             overhead_b: file.overhead_mib.map_or_else(
                 || base.as_ref().map_or(OVERHEAD_B, |base| base.overhead_b),
                 |mib| mib.saturating_mul(1 << 20),

@@ -31,6 +31,14 @@ impl BlockBytes {
         Ok(Self::Heap(heap.into_boxed_slice()))
     }
 
+    /// Bytes of memory that the block takes: its length, or that of its part of the pool.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            BlockBytes::Pool(memory) => memory.held_bytes(),
+            BlockBytes::Heap(bytes) => bytes.len(),
+        }
+    }
+
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             BlockBytes::Pool(memory) => memory,

@@ -73,6 +73,7 @@ pub struct CachedBlock(Arc<CacheEntry>);
 /// What an entry costs in addition to its bytes: key, links and counters in the cache, and the
 /// shared header.
 const ENTRY_BYTES: u64 = 144;
+
 fn as_much_as_it_takes(pool: &Arc<FramePool>, bytes: usize) -> Memory {
     pool.memory(bytes).unwrap_or_else(|| pool.memory_beyond(bytes))
 }
@@ -105,11 +106,7 @@ impl CachedBlock {
     }
 
     fn weight(&self) -> u64 {
-        let bytes = match self.0.bytes() {
-            BlockBytes::Pool(memory) => memory.held_bytes(),
-            BlockBytes::Heap(bytes) => bytes.len(),
-        };
-        ENTRY_BYTES + bytes as u64
+        ENTRY_BYTES + self.0.bytes().held_bytes() as u64
     }
 }
 

@@ -25,6 +25,7 @@ use super::{
     superblock::{OWNER_OFFSET, PUBLISH_MAX, SLOT_BYTES},
 };
 use crate::{
+    coding::u64_at,
     error::Result,
     io::{AlignedBuf, Env},
     page::StoreFile,
@@ -63,7 +64,7 @@ impl Owner {
 
     fn decode(page: &[u8]) -> Option<Self> {
         let fields = page.get(..FIELDS_BYTES)?;
-        let word = |at: usize| page.get(at..at + 8)?.first_chunk().map(|b| u64::from_le_bytes(*b));
+        let word = |at| u64_at(page, at);
         let hash = xxhash_rust::xxh3::xxh3_64_with_seed(fields, SEED);
         if fields.get(..8)? != MAGIC || word(FIELDS_BYTES)? != hash {
             return None;

@@ -13,6 +13,7 @@
 
 use crate::{
     bounds,
+    coding::{u32_at, u64_at},
     io::ALIGN,
     page::{
         FEATURE_ALPHABETS, FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY,
@@ -213,12 +214,8 @@ struct Fields {
 
 impl Fields {
     fn read(slot: &[u8]) -> Option<Self> {
-        let word = |at: usize| {
-            slot.get(at..at + 8)?.first_chunk::<8>().map(|chunk| u64::from_le_bytes(*chunk))
-        };
-        let half = |at: usize| {
-            slot.get(at..at + 4)?.first_chunk::<4>().map(|chunk| u32::from_le_bytes(*chunk))
-        };
+        let word = |at| u64_at(slot, at);
+        let half = |at| u32_at(slot, at);
         let link = |at: usize| {
             let link = Link::from_disk(slot.get(at..at + LINK_BYTES)?.first_chunk()?);
             Some((link != Link::default()).then_some(link))

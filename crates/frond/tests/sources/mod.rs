@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test file takes what it needs
 
+pub mod paths;
+
 use std::path::{Path, PathBuf};
 
 /// A source or document.
