@@ -222,10 +222,10 @@ fn deadlocks(table: &Arc<LockTable>, count: u64) {
         assert_eq!(ended.len(), 1, "one is ended");
         nanos[victim as usize].push((ended[0] - start).as_nanos() as f64);
     }
-    for (mut nanos, who) in nanos.into_iter().zip(["the caller", "another"]) {
+    for (mut nanos, victim) in nanos.into_iter().zip(["the caller", "another"]) {
         nanos.sort_by(f64::total_cmp);
         let median = nanos[nanos.len() / 2] / 1000.0;
-        say(&format!("deadlock of {count}, {who} is ended: median"), median, 1000.0, "us");
+        say(&format!("deadlock of {count}, {victim} is ended: median"), median, 1000.0, "us");
     }
 }
 

@@ -288,7 +288,7 @@ pub const BUGS: &[Bug] = &[
     bug("db: a build drops queues that are still written", "IndexBuild::turn", "table"),
     bug("db: writers of before a build are not waited for", "IndexBuild::snapshot", "table"),
     bug("db: an index begins with its load", "IndexBuild::publish", "table"),
-    bug("db: trees of tables are written by anybody", "Tree::bypasses_table", "table"),
+    bug("db: trees of tables are written directly", "Tree::bypasses_table", "table"),
     bug(
         "layout: a row that is mapped keeps the version that it had",
         "RowVersions::map_from",

@@ -18,16 +18,16 @@ use sources::{
 
 const HEADING: &str = "## Which module may use which";
 /// The crate's root file, which is not a module of the table.
-const FACE: &str = "lib";
+const ROOT: &str = "lib";
 /// The last row: small modules that all others share.
 const SHARED: &str = "shared words";
 
-type Arrows = BTreeMap<String, BTreeSet<String>>;
+type Uses = BTreeMap<String, BTreeSet<String>>;
 
-struct Drawing {
+struct Table {
     /// From the top layer to the bottom.
-    rooms: Vec<String>,
-    arrows: Arrows,
+    modules: Vec<String>,
+    uses: Uses,
     shared: BTreeSet<String>,
 }
 
@@ -36,37 +36,37 @@ fn words(cell: &str) -> BTreeSet<String> {
     words.map(str::to_owned).collect()
 }
 
-fn drawing() -> Drawing {
-    let mut drawing = Drawing { rooms: vec![], arrows: Arrows::new(), shared: BTreeSet::new() };
+fn documented() -> Table {
+    let mut documented = Table { modules: vec![], uses: Uses::new(), shared: BTreeSet::new() };
     for row in table(&file("docs/architecture.md"), HEADING) {
-        let [name, uses] = &row[..] else { panic!("{row:?}: a room, and what it uses") };
+        let [name, uses] = &row[..] else { panic!("{row:?}: a module, and what it uses") };
         let name = name.replace('`', "");
         if name == SHARED {
-            drawing.shared = words(uses);
+            documented.shared = words(uses);
         } else {
-            drawing.arrows.insert(name.clone(), words(uses));
-            drawing.rooms.push(name);
+            documented.uses.insert(name.clone(), words(uses));
+            documented.modules.push(name);
         }
     }
-    drawing
+    documented
 }
 
 /// The module, or shared word, that a source belongs to.
-fn room(path: &str) -> String {
+fn module_of(path: &str) -> String {
     let inside = path.strip_prefix("crates/frond/src/").expect("a source of the engine");
     inside.split('/').next().unwrap_or(inside).trim_end_matches(".rs").to_owned()
 }
 
 /// The names that `lib.rs` re-exports under the crate's own name, and the module of each.
-fn face(lib: &File) -> BTreeMap<String, String> {
+fn exports(lib: &File) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for import in imports(&code(&lib.text)).into_iter().filter(|import| import.is_export) {
         // Modules that group names by subject re-export `crate::…`: the engine's own code names
         // their sources.
-        if let [room, _, ..] = &import.path[..]
-            && room != "crate"
+        if let [module, _, ..] = &import.path[..]
+            && module != "crate"
         {
-            names.insert(import.name, room.clone());
+            names.insert(import.name, module.clone());
         }
     }
     // The module `operator` of `lib.rs`, with names from module `run`.
@@ -81,71 +81,73 @@ fn first_words(code: &str) -> BTreeSet<String> {
 }
 
 /// Which module uses which, and where, in the sources.
-fn arrows() -> BTreeMap<(String, String), String> {
+fn uses_in_sources() -> BTreeMap<(String, String), String> {
     let engine = engine();
-    let face = face(&file("crates/frond/src/lib.rs"));
-    let rooms: BTreeSet<String> = engine.iter().map(|source| room(&source.path)).collect();
-    let mut arrows = BTreeMap::new();
+    let exports = exports(&file("crates/frond/src/lib.rs"));
+    let modules: BTreeSet<String> = engine.iter().map(|source| module_of(&source.path)).collect();
+    let mut uses = BTreeMap::new();
     for source in &engine {
-        let from = room(&source.path);
+        let from = module_of(&source.path);
         let code = code(&source.text);
-        let climbs =
-            code.lines().any(|line| line.starts_with("use super::") && is_door(&source.path));
-        assert!(!climbs, "{}: other rooms are named from the crate", source.path);
+        let climbs = code
+            .lines()
+            .any(|line| line.starts_with("use super::") && is_module_root(&source.path));
+        assert!(!climbs, "{}: other modules are imported by `crate::`, not `super::`", source.path);
         for word in first_words(&code) {
-            let to = if rooms.contains(&word) { Some(&word) } else { face.get(&word) };
-            let to = to.unwrap_or_else(|| panic!("{}: crate::{word} is no room's", source.path));
+            let to = if modules.contains(&word) { Some(&word) } else { exports.get(&word) };
+            let to =
+                to.unwrap_or_else(|| panic!("{}: crate::{word} belongs to no module", source.path));
             if *to != from {
-                arrows.insert((from.clone(), to.clone()), source.path.clone());
+                uses.insert((from.clone(), to.clone()), source.path.clone());
             }
         }
     }
-    arrows
+    uses
 }
 
 /// True for a file in which `super` is the crate.
-fn is_door(path: &str) -> bool {
+fn is_module_root(path: &str) -> bool {
     let inside = path.strip_prefix("crates/frond/src/").unwrap_or(path);
     inside.ends_with("/mod.rs") && inside.matches('/').count() == 1 || !inside.contains('/')
 }
 
 #[test]
 fn modules_use_only_modules_below_them() {
-    let Drawing { rooms, arrows: drawn, shared } = drawing();
+    let Table { modules, uses: documented, shared } = documented();
     let mut wrong = Vec::new();
-    for (height, name) in rooms.iter().enumerate() {
-        for below in &drawn[name] {
-            match rooms.iter().position(|room| room == below) {
+    for (height, name) in modules.iter().enumerate() {
+        for below in &documented[name] {
+            match modules.iter().position(|module| module == below) {
                 Some(at) if at > height => {}
-                _ => wrong.push(format!("{name} may use {below}, which does not stand below it")),
+                _ => wrong.push(format!("{name} may use {below}, which is in no row below it")),
             }
         }
     }
-    let taken = arrows();
-    for ((from, to), path) in &taken {
-        if from == FACE || shared.contains(to) {
+    let in_sources = uses_in_sources();
+    for ((from, to), path) in &in_sources {
+        if from == ROOT || shared.contains(to) {
             continue;
         }
         if shared.contains(from) {
             // A page is read from a file: this word needs the file trait, and the trait needs
             // nothing.
             if (from.as_str(), to.as_str()) != ("page", "io") {
-                wrong.push(format!("{path}: the shared word {from} uses the room {to}"));
+                wrong.push(format!("{path}: the shared word {from} uses the module {to}"));
             }
             continue;
         }
-        match drawn.get(from) {
-            None => wrong.push(format!("{path}: {from} is no room of the table")),
+        match documented.get(from) {
+            None => wrong.push(format!("{path}: {from} is not in the table")),
             Some(uses) if !uses.contains(to) => {
-                wrong.push(format!("{path}: {from} uses {to}, which is not drawn"));
+                wrong.push(format!("{path}: {from} uses {to}, which the table does not list"));
             }
             Some(_) => {}
         }
     }
-    for (from, uses) in &drawn {
+    for (from, uses) in &documented {
         for to in uses {
-            if !taken.contains_key(&(from.clone(), to.clone())) {
-                wrong.push(format!("{from} may use {to} and does not: take the arrow away"));
+            if !in_sources.contains_key(&(from.clone(), to.clone())) {
+                wrong.push(format!("{from} does not use {to}: remove it from the table"));
             }
         }
     }

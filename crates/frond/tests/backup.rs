@@ -275,7 +275,7 @@ fn an_increment_contains_only_new_long_values() {
     let full = db.backup("/full").unwrap();
     assert!(full.bytes > 3 << 20);
     tree.put(b"omega", &long(2, 1 << 20)).unwrap();
-    tree.put(b"o", b"beside them").unwrap();
+    tree.put(b"o", b"next to them").unwrap();
     while db.drain_step().unwrap() {}
     let next = db.backup_since(&full.id, "/a").unwrap();
     assert!((1 << 20..2 << 20).contains(&next.bytes), "{} bytes", next.bytes);

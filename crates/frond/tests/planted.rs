@@ -51,7 +51,10 @@ fn planted_names_are_listed_placed_and_claimed() {
         let is_claimed = CAMPAIGNS.contains(&bug.caught_by)
             || sources.iter().any(|source| source.text.contains(&claimed));
         if !is_claimed {
-            wrong.push(format!("{} is claimed by {}, which asks nobody", bug.name, bug.caught_by));
+            wrong.push(format!(
+                "{} is claimed by {}, which does not check for it",
+                bug.name, bug.caught_by
+            ));
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));

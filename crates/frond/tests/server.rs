@@ -180,7 +180,7 @@ fn when_synced_never_notifies_early_and_an_idle_store_syncs_in_time() {
         let tell = move || tells.store(is_synced.0.load(Ordering::SeqCst), Ordering::SeqCst);
         db.when_synced(tell).unwrap();
         while db.step().unwrap() {}
-        assert!(!told.load(Ordering::SeqCst) && !seen.0.load(Ordering::SeqCst), "nobody synced");
+        assert!(!told.load(Ordering::SeqCst) && !seen.0.load(Ordering::SeqCst), "no thread synced");
         let since = vfs.now();
         while !seen.0.load(Ordering::SeqCst) {
             vfs.advance(Duration::from_millis(50));
@@ -221,7 +221,7 @@ fn a_batch_waiting_for_a_row_can_be_cancelled() {
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| db.commit(&mut batch));
         while db.lock_waits().is_empty() {
-            assert!(!waits.is_finished(), "it waits for nobody");
+            assert!(!waits.is_finished(), "it does not wait");
             std::thread::yield_now();
         }
         interrupter.interrupt();
@@ -357,7 +357,7 @@ fn snapshot_holders_are_listed_with_what_they_retain() {
     // The first of them has waited longest; the order of the others is not specified.
     assert_eq!(seen[0], (reader.control().id(), 7, false, Some(at)));
     assert!(seen.contains(&(writer.control().id(), 8, true, Some(later))), "{live:?}");
-    assert!(seen.contains(&(0, 0, false, Some(later))), "of a handle, beside the writer: {live:?}");
+    assert!(seen.contains(&(0, 0, false, Some(later))), "of a handle, with a writer: {live:?}");
     assert!(seen.contains(&(0, 0, false, Some(after))), "of a handle and a cursor: {live:?}");
     assert!(live.is_sorted_by_key(|one| std::cmp::Reverse(one.lasts())));
     let said: Vec<_> = live.iter().map(ToString::to_string).collect();

@@ -5,7 +5,7 @@ mod sources;
 
 use std::collections::BTreeSet;
 
-use sources::{File, code, comments, comments_after_hashes, engine, file, files, root};
+use sources::{File, code, comments, comments_after_hashes, engine, file, files, root, strings};
 
 /// The most lines of a file. A longer one has more than one subject.
 const LINES_MAX: usize = 1000;
@@ -225,6 +225,32 @@ fn comments_and_documents_are_plain_english() {
     assert_none(&wrong);
 }
 
+/// The texts of a source's string literals, which are its messages and help texts, and the names of
+/// its functions, which are the sentences of its tests. Neither starts a sentence.
+fn texts_in_code(text: &str) -> String {
+    let (strings, code) = (strings(text), code(text));
+    let mut prose = String::new();
+    for (strings, code) in strings.lines().zip(code.lines()) {
+        let name = code.trim().split_once("fn ").and_then(|(_, rest)| rest.split_once('('));
+        let name = name.map_or(String::new(), |(name, _)| name.replace('_', " "));
+        prose.push_str(&format!("fn {name} string {strings}\n"));
+    }
+    prose
+}
+
+#[test]
+fn messages_and_names_of_functions_are_plain_english() {
+    let mut wrong = Vec::new();
+    // This file lists the phrases.
+    for File { path, text } in sources().into_iter().filter(|file| !file.path.ends_with("tidy.rs"))
+    {
+        for (line, phrase, better) in banned(&texts_in_code(&text)) {
+            wrong.push(format!("{path}:{line}: \"{phrase}\"; better: {better}"));
+        }
+    }
+    assert_none(&wrong);
+}
+
 #[test]
 fn the_list_of_banned_phrases_finds_them_in_prose_only() {
     let source = "//! Reads. Lets\n//! go of it. `who`. Of one that is.\n//!\n//! ```\n//! who\n//! ```\n\
@@ -242,6 +268,9 @@ fn the_list_of_banned_phrases_finds_them_in_prose_only() {
             (10, "him")
         ]
     );
+    let code = "fn who_waits() { panic!(\"nobody\", he, \"let \\\"go\") } // him\n#[test]\nfn of_one_that() {}";
+    let found = banned(&texts_in_code(code)).into_iter().map(|(line, phrase, _)| (line, phrase));
+    assert_eq!(found.collect::<Vec<_>>(), [(1, "who"), (1, "nobody"), (1, "let go")]);
     let script = "#!/bin/sh\nhe='who' # not found: no line of its own\n  # Nobody reads this.\n";
     let found = banned(&comments_after_hashes(script));
     assert_eq!(found.iter().map(|found| found.0).collect::<Vec<_>>(), [3]);

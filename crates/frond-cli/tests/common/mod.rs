@@ -79,6 +79,6 @@ impl Place {
         let answer = self.frond(words);
         assert_eq!((answer.code, answer.out.as_str()), (code, ""), "{words:?}: {answer:?}");
         assert_eq!(answer.err.lines().count(), 1, "{words:?}: {answer:?}");
-        answer.err.strip_prefix("frond: ").expect("who says it").trim_end().to_owned()
+        answer.err.strip_prefix("frond: ").expect("the name of the command").trim_end().to_owned()
     }
 }

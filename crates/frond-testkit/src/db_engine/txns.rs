@@ -164,7 +164,7 @@ impl Txns {
 
 fn number_of(xid: &Xid) -> u8 {
     let [b'x', number] = xid.as_bytes() else {
-        panic!("{xid} is prepared, which nobody has named")
+        panic!("{xid} is prepared, but no transaction has that name")
     };
     *number
 }

@@ -169,7 +169,7 @@ impl fmt::Display for Anomaly {
             Anomaly::GNonadjacent => "G-nonadjacent, long fork",
             Anomaly::G2 => "G2, write skew",
             Anomaly::Internal => "own writes not as they were written",
-            Anomaly::Unwritten => "read of what nobody wrote",
+            Anomaly::Unwritten => "read of a value that was never written",
             Anomaly::Order => "two orders of one list",
             Anomaly::Lost => "lost write",
         })

@@ -259,7 +259,7 @@ impl<'h> Versions<'h> {
                 };
                 let by = self.name(writer);
                 if !self.counts[writer] || self.txn(writer).undone.contains(number) {
-                    let story = format!("{reader} read {number} at key {key}, taken back by {by}");
+                    let story = format!("{reader} read {number} at key {key}, rolled back by {by}");
                     findings.push(Finding { anomaly: Anomaly::G1a, story });
                     continue;
                 }

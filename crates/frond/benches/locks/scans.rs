@@ -155,6 +155,6 @@ pub fn inserts() {
     assert!(stats.locks >= INSERTS as usize, "they have not left memory");
     let bytes = stats.bytes as f64 / INSERTS as f64;
     say("locks of rows inserted in order, 100000 in a transaction", bytes, 60.0, "bytes");
-    println!("    beside four bytes a lock in the transaction's list; {nanos:.0} ns an insert");
+    println!("    plus four bytes a lock in the transaction's list; {nanos:.0} ns an insert");
     txn.rollback();
 }

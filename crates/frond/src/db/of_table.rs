@@ -60,7 +60,7 @@ impl Tree {
 
     #[cold]
     fn bypasses_table(&self) -> Result<()> {
-        if plant!("db: trees of tables are written by anybody") {
+        if plant!("db: trees of tables are written directly") {
             return Ok(());
         }
         self.shared.must_be_of_no_table(self.entry.id, WRITE)

@@ -90,7 +90,7 @@ mod tests {
         }
 
         fn must_be_none(&self, dir: &Path) {
-            assert_eq!(self.0.strong_count(), 0, "nobody holds the store");
+            assert_eq!(self.0.strong_count(), 0, "no handle holds the store");
             assert_eq!(self.1.strong_count(), 0, "its threads have ended");
             // Its files are closed, and it needs no recovery.
             Db::open(dir, Options::new()).unwrap().close().unwrap();

@@ -702,7 +702,7 @@ mod tests {
             assert!(matches!(waiting.join().unwrap(), Err(Error::Interrupted)));
         });
         drop(taken);
-        drop(turn.take(&|| unreachable!("nobody has it")).unwrap());
+        drop(turn.take(&|| unreachable!("it has no owner")).unwrap());
     }
 
     #[test]

@@ -486,7 +486,7 @@ fn a_point_read_takes_no_reference_counts() {
     let file = file();
     let link = write(&run, &file, 8192);
     run.set_written(file.clone(), link);
-    assert_eq!(seen.payload(), rows[key].1, "who looks is not waited for, and sees what was there");
+    assert_eq!(seen.payload(), rows[key].1, "a reader is not waited for, and sees what was there");
     drop(seen);
     // The first use loads it, the second puts it into its slot.
     (0..2).for_each(|_| drop(look(&run)));

@@ -134,7 +134,7 @@ mod tests {
                 first.push(&key(row), Tag::PUT, format!("row {row}").as_bytes()).unwrap();
             }
             let first = first.finish().unwrap().unwrap();
-            assert_eq!(cache.stats().blocks, 0, "nobody has read any of its rows");
+            assert_eq!(cache.stats().blocks, 0, "none of its rows was read");
             for row in (0..1000).step_by(10) {
                 get(&first, row, &*cache).unwrap();
             }

@@ -263,7 +263,7 @@ fn planted_bugs_are_caught() {
         "db: writers of before a build are not waited for" =>
             an_index_build_waits_for_earlier_writers,
         "db: an index begins with its load" => an_index_is_usable_only_from_its_publication,
-        "db: trees of tables are written by anybody" => trees_of_tables_are_not_written_directly,
+        "db: trees of tables are written directly" => trees_of_tables_are_not_written_directly,
     };
     crate::plant::assert_claims_hold("table", claims);
 }

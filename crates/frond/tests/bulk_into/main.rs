@@ -77,7 +77,7 @@ fn put_and_delete_rows(db: &Db, tree: &Tree, count: u32) {
 
 fn until_waiting<T>(db: &Db, count: usize, who: &thread::ScopedJoinHandle<'_, T>) {
     while db.lock_waits().len() < count {
-        assert!(!who.is_finished(), "it waits for nobody");
+        assert!(!who.is_finished(), "it does not wait");
         thread::yield_now();
     }
 }
@@ -235,9 +235,9 @@ fn a_refused_load_leaves_nothing() {
     let before = db.trees();
     for by in 0..4 {
         let mut load = db.bulk_load_into(&tree).unwrap();
-        let mut beside = db.bulk_load("beside", TreeOptions::default()).unwrap();
+        let mut other = db.bulk_load("other", TreeOptions::default()).unwrap();
         put(&mut load, 2000, b"v");
-        put(&mut beside, 2000, b"v");
+        put(&mut other, 2000, b"v");
         match by {
             0 => drop(tree.put(b"k", b"v").unwrap()),
             1 => db.transact(|txn| txn.put(&tree, b"k", b"v")).unwrap(),
@@ -253,7 +253,7 @@ fn a_refused_load_leaves_nothing() {
                 db.checkpoint().unwrap();
             }
         }
-        let refused = BulkLoad::finish_all(vec![beside, load]).unwrap_err();
+        let refused = BulkLoad::finish_all(vec![other, load]).unwrap_err();
         assert!(matches!(&refused, Error::TreeNotEmpty(name) if name == "t"), "{refused}");
         unchanged(&before);
         assert!(tree.contains(b"k").unwrap());

@@ -57,7 +57,7 @@ fn rows_at(snapshot: &Snapshot, tree: &Tree) -> Rows {
 
 fn until_waiting<T>(db: &Db, who: &thread::ScopedJoinHandle<'_, T>) {
     while db.lock_waits().is_empty() {
-        assert!(!who.is_finished(), "it waits for nobody");
+        assert!(!who.is_finished(), "it does not wait");
         thread::yield_now();
     }
 }

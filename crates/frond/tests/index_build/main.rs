@@ -197,7 +197,7 @@ fn build_phases_must_be_called_in_order() {
     // Programs cannot set the attributes that mark a build.
     let mark = TreeOptions::new().attributes(b"frond build\0".to_vec());
     assert!(matches!(db.create_tree("marked", mark), Err(Error::InvalidArgument(_))));
-    put(&base, "6", "nobody keeps a queue now,");
+    put(&base, "6", "no build keeps a queue now,");
     assert_eq!(names(&db).len(), 3);
 }
 

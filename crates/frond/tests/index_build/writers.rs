@@ -48,7 +48,7 @@ fn an_index_build_sees_every_kind_of_write() {
     assert!(matches!(waits, Err(Error::LockTimeout { .. })), "{waits:?}");
     db.commit_prepared(&xid).unwrap();
     let gone = begin(&db);
-    gone.put(&base, b"4", b"nobody,").unwrap();
+    gone.put(&base, b"4", b"nothing,").unwrap();
     drop(gone);
     feed_rest(&mut build).unwrap();
     build.publish(|_| {}).unwrap();

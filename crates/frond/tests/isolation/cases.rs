@@ -68,7 +68,7 @@ pub const CASES: &[Case] = &[
         ],
     },
     Case {
-        row: "G0 dirty write (no reads before), over what is taken back",
+        row: "G0 dirty write (no reads before), over a row that is rolled back",
         steps: "1 set 1 11; 2 add 1 5; 1 rollback; 2 commit",
         ends: &[
             (RC, ALL, ". ~ . 2:. . | 1=15,2=20"),

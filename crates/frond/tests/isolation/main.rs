@@ -123,7 +123,7 @@ fn sessions_of_different_levels_keep_their_guarantees() {
                     let expected = case.end;
                     if found != expected {
                         wrong.push(format!(
-                            "{}: {first:?} beside {second:?}, {way:?}, {rows:?}\n  steps  {}\n  expected {expected}\n  found    {found}",
+                            "{}: {first:?} with {second:?}, {way:?}, {rows:?}\n  steps  {}\n  expected {expected}\n  found    {found}",
                             case.row, case.steps
                         ));
                     }

@@ -202,7 +202,7 @@ fn look(dir: &Path, level: Durability, decides: bool) -> usize {
         known += usize::from(its.is_some());
         match step {
             // The ledger does not show whether the next step was made.
-            Step::Begins => assert!(!is_there_now, "{writer}/{number}: nobody decided it"),
+            Step::Begins => assert!(!is_there_now, "{writer}/{number}: no decision was made"),
             Step::Prepared => {
                 assert!(its.is_some() && !is_there_now, "{writer}/{number} was prepared: {its:?}");
             }
@@ -242,7 +242,7 @@ fn look(dir: &Path, level: Durability, decides: bool) -> usize {
         assert!(!is_locked(&db, &trees.rows, &row_key(writer, number, 0)));
         note_end(dir, writer, number, commits);
     }
-    assert_eq!(known, found.len(), "nobody else is prepared");
+    assert_eq!(known, found.len(), "no other transaction is prepared");
     if decides {
         assert!(db.prepared().is_empty() && db.lock_stats().locks == 0);
     }

@@ -171,12 +171,12 @@ fn spilled_rows_are_split_at_savepoints(seed: u64) {
     txn.put(&tree, &[0], b"before").unwrap();
     let savepoint = txn.savepoint().unwrap();
     for row in 1..100u8 {
-        txn.put(&tree, &[row], b"a row that is taken back").unwrap();
+        txn.put(&tree, &[row], b"a row that is rolled back").unwrap();
     }
     txn.rollback_to(&savepoint).unwrap();
     txn.commit().unwrap();
     assert_eq!(tree.get(&[0]).unwrap().as_deref(), Some(&b"before"[..]));
-    assert_eq!(tree.get(&[1]).unwrap(), None, "I44: it was taken back");
+    assert_eq!(tree.get(&[1]).unwrap(), None, "I44: it was rolled back");
 }
 
 /// Rows that were spilled stay locked. Rule: I47.

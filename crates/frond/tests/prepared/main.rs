@@ -329,7 +329,7 @@ fn a_range_lock_waits_for_prepared_inserts() {
         let met = loop {
             match cursor.next() {
                 Ok(Some(_)) => {}
-                Ok(None) => panic!("nobody was in the way"),
+                Ok(None) => panic!("no lock was in the way"),
                 Err(error) => break error,
             }
         };
@@ -495,7 +495,7 @@ fn spilled_rows_are_prepared() {
     let txn = begin(&db, Isolation::Snapshot);
     let savepoint = txn.savepoint().unwrap();
     for row in 0..400u32 {
-        txn.put(&tree, &row.to_be_bytes(), b"taken back").unwrap();
+        txn.put(&tree, &row.to_be_bytes(), b"given up").unwrap();
     }
     txn.rollback_to(&savepoint).unwrap();
     for row in (0..400u32).step_by(2) {

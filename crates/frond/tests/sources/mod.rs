@@ -111,12 +111,17 @@ fn without_inline_tests(text: &str) -> String {
 /// The code alone: without comments, with the content of strings blanked, and with its lines
 /// unchanged.
 pub fn code(text: &str) -> String {
-    split(text).0
+    split(text).code
 }
 
 /// The comments alone, each with its slashes and on its line.
 pub fn comments(text: &str) -> String {
-    split(text).1
+    split(text).comments
+}
+
+/// The content of string literals, each on its line, and on as many lines.
+pub fn strings(text: &str) -> String {
+    split(text).strings
 }
 
 /// The whole-line comments of a script or of a file of settings, without `#`, each on its line.
@@ -128,9 +133,17 @@ pub fn comments_after_hashes(text: &str) -> String {
     text.lines().map(comment).collect::<Vec<_>>().join("\n")
 }
 
-/// Splits a source of Rust, C or C++ into its code and its comments.
-fn split(text: &str) -> (String, String) {
-    let (mut code, mut comments) = (String::with_capacity(text.len()), String::new());
+/// The parts of a source, each with the line breaks of the whole.
+#[derive(Default)]
+struct Parts {
+    code: String,
+    comments: String,
+    strings: String,
+}
+
+/// Splits a source of Rust, C or C++.
+fn split(text: &str) -> Parts {
+    let Parts { mut code, mut comments, mut strings } = Parts::default();
     let bytes: Vec<char> = text.chars().collect();
     let mut at = 0;
     while let Some(&c) = bytes.get(at) {
@@ -149,6 +162,7 @@ fn split(text: &str) -> (String, String) {
                     comments.push(c);
                     if c == '\n' {
                         code.push(c);
+                        strings.push(c);
                     }
                     at += 1;
                 }
@@ -157,11 +171,18 @@ fn split(text: &str) -> (String, String) {
             ('"', _) => {
                 code.push('"');
                 at += 1;
+                strings.push(' ');
                 while let Some(&c) = bytes.get(at).filter(|&&c| c != '"') {
-                    at += usize::from(c == '\\');
-                    if bytes.get(at) == Some(&'\n') {
-                        code.push('\n');
-                        comments.push('\n');
+                    let escaped = c == '\\';
+                    at += usize::from(escaped);
+                    match bytes.get(at) {
+                        Some('\n') => {
+                            code.push('\n');
+                            comments.push('\n');
+                            strings.push('\n');
+                        }
+                        Some(&c) => strings.push(if escaped { ' ' } else { c }),
+                        None => {}
                     }
                     at += 1;
                 }
@@ -178,12 +199,13 @@ fn split(text: &str) -> (String, String) {
             ('\n', _) => {
                 code.push('\n');
                 comments.push('\n');
+                strings.push('\n');
             }
             _ => code.push(c),
         }
         at += 1;
     }
-    (code, comments)
+    Parts { code, comments, strings }
 }
 
 /// The rows of the table under a heading of a document, cell by cell, without the header and the

@@ -533,7 +533,7 @@ fn a_transaction_estimates_0_only_for_ranges_it_sees_as_empty() {
     assert_eq!(txn.estimate(&tree, range()).unwrap().rows, 0, "proven");
     let savepoint = txn.savepoint().unwrap();
     txn.insert(&tree, &key(150), b"own").unwrap();
-    assert_eq!(tree.estimate(range()).unwrap().rows, 0, "nobody else sees it");
+    assert_eq!(tree.estimate(range()).unwrap().rows, 0, "no other reader sees it");
     assert_eq!(txn.estimate(&tree, range()).unwrap().rows, 1);
     assert_eq!(txn.estimate(&tree, &high[..]..).unwrap().rows, 0);
     txn.rollback_to(&savepoint).unwrap();

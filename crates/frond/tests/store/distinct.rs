@@ -133,8 +133,8 @@ fn distinct_estimates_count_values_between_large_groups() {
         ("the last value", few, &last),
         ("one in the middle", few, &middle),
         ("fifty", few, &between),
-        ("a tenth is beside one", many, &sampled),
-        ("a ninth is beside three, ten rows each", many, &uneven),
+        ("a tenth next to one", many, &sampled),
+        ("a ninth next to three, ten rows each", many, &uneven),
     ];
     for is_flushed in [false, true] {
         let (db, _dir) = store();

@@ -25,7 +25,7 @@ fn random(seed: u64) -> u64 {
 fn text(row: u64) -> Vec<u8> {
     const WORDS: [&str; 16] = [
         "leaf ", "of ", "the ", "fern ", "grows ", "towards ", "light ", "where ", "water ",
-        "stands ", "between ", "stones ", "and ", "nobody ", "walks ", "there ",
+        "stands ", "between ", "stones ", "and ", "anyone ", "walks ", "there ",
     ];
     let word = |at| WORDS[(random(row * 31 + at) % 16) as usize];
     (0..20).map(word).collect::<String>().into_bytes()

@@ -79,7 +79,7 @@ fn read_only_opens_share_a_crashed_store_and_change_nothing() {
         one.close().expect("closed");
         drop((one, two));
         assert_eq!(vfs.changes(), before, "{}", state.what);
-        drop(Db::open(STORE, tiny(&vfs)).expect("nobody has it open"));
+        drop(Db::open(STORE, tiny(&vfs)).expect("it is not open"));
         opened += 1;
     }
     assert!(opened > 0);

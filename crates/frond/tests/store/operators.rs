@@ -288,7 +288,7 @@ fn a_background_panic_stops_the_store_and_loses_nothing() {
             Ok(_) => acknowledged += 1,
             Err(error) => break error,
         }
-        assert!(acknowledged < 1_000_000, "nobody notices that the background is gone");
+        assert!(acknowledged < 1_000_000, "no writer notices that the background is gone");
     };
     assert!(matches!(stopped, Error::Failed(_) | Error::OutcomeUnknown(_)), "{stopped}");
     assert!(db.stats().failed.is_some_and(|why| why.contains("panic")));

@@ -65,7 +65,10 @@ fn brought(db: &Db) -> u64 {
 fn assert_nothing_is_held(db: &Db) {
     let begun = Instant::now();
     while db.stats().read_ahead_held_bytes != 0 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "readers hold what nobody wants");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "readers hold blocks that no scan wants"
+        );
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -202,7 +205,7 @@ fn a_scan_continues_after_its_store_is_closed() {
         db.close().unwrap();
         let closed = brought(&db);
         assert!(matches!(walk(&mut cursor, warm_rows), (ROWS, None)));
-        assert_eq!(brought(&db), closed, "nobody reads ahead of it any more");
+        assert_eq!(brought(&db), closed, "nothing is read ahead of it any more");
     }
 }
 

@@ -45,7 +45,7 @@ fn changes_during_a_build_are_in_the_index() {
                 }
                 _ => {}
             }
-            assert!(table.check().unwrap().is_clean(), "nobody reads it yet");
+            assert!(table.check().unwrap().is_clean(), "it has no readers yet");
             ControlFlow::Continue(())
         };
         table.build_index_with(index, watch).unwrap();

@@ -45,7 +45,7 @@ fn writing_the_current_value_counts_as_an_own_write() {
     assert_eq!(table.get(&txn, b"1").unwrap().as_deref(), Some(&b"a@b,Oslo,1"[..]));
     put_all(&db, &table, &[("1", "x@y,Rome,7")]);
     assert!(table.put(&txn, b"2", b"c@d,Oslo,2").unwrap());
-    assert!(txn.control().writes() == 0, "what nobody has changed is not written");
+    assert!(txn.control().writes() == 0, "unchanged rows are not written");
     assert_eq!(table.get(&txn, b"1").unwrap().as_deref(), Some(&b"a@b,Oslo,1"[..]));
     assert!(table.put(&txn, b"1", b"x@y,Rome,7").unwrap());
     assert_eq!(table.get(&txn, b"1").unwrap().as_deref(), Some(&b"x@y,Rome,7"[..]));
@@ -341,7 +341,7 @@ fn a_scan_returns_to_a_row_that_it_could_not_lock() {
 #[test]
 fn threads_of_one_transaction_keep_rows_and_index_entries_consistent() {
     let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1"), ("taken", "taken,Oslo,9")]);
-    let rows = db.create_tree("beside", TreeOptions::default()).unwrap();
+    let rows = db.create_tree("rows", TreeOptions::default()).unwrap();
     for round in 0..3 {
         let txn = begin(&db, Isolation::ReadCommitted);
         let start = Barrier::new(3);

@@ -192,7 +192,7 @@ fn spilling_does_not_change_a_transactions_results() {
                             let found = found.unwrap().map(|(key, _)| key.to_vec());
                             let next = if forward { rows.pop_first() } else { rows.pop_last() };
                             let expected = next.map(|(key, _)| key);
-                            assert_eq!(found, expected, "seed {seed}, round {round}, beside");
+                            assert_eq!(found, expected, "seed {seed}, round {round}, concurrently");
                             for _ in 0..dice.below(4) {
                                 let deleted = step(dice, &txn, &tree, &mut model);
                                 deleted.iter().for_each(|key| drop(rows.remove(key)));
@@ -260,7 +260,7 @@ fn spilling_does_not_change_a_transactions_results() {
             }
             txn.statement().begin().unwrap();
             same(&scanned(&txn, &tree, true), &model, &format!("seed {seed}, round {round}"));
-            same(&rows_of(&tree), &committed, "nobody else sees it");
+            same(&rows_of(&tree), &committed, "no other reader sees it");
             if dice.chance(2, 3) {
                 txn.commit().unwrap();
                 committed = model;

@@ -37,8 +37,8 @@ fn a_locking_scan_waits_for_inserts_ahead_of_it() {
                 // Rows outside the scan's range, on both sides; if there are many, they are
                 // spilled.
                 for row in 0..if is_large { 100 } else { 1 } {
-                    writer.put(&store.tree, &[200, row], b"a row beside the scan").unwrap();
-                    writer.put(&store.tree, &[1, row], b"a row beside the scan").unwrap();
+                    writer.put(&store.tree, &[200, row], b"a row next to the scan").unwrap();
+                    writer.put(&store.tree, &[1, row], b"a row next to the scan").unwrap();
                 }
                 let range = &[5][..]..&[30][..];
                 let txn = store.begin(isolation);

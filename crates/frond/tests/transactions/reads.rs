@@ -202,7 +202,7 @@ fn a_row_deleted_during_the_lock_wait_is_not_returned() {
         one.commit().unwrap();
         assert!(waits.join().unwrap(), "the row has gone");
     });
-    assert!(is_locked(&store, "2"), "nobody makes it anew");
+    assert!(is_locked(&store, "2"), "it is not created again");
     drop(cursor);
     let mut plain = two.scan(tree, ..).unwrap();
     plain.next().unwrap();

@@ -235,7 +235,7 @@ fn a_statement_rolls_back_alone_and_its_scans_skip_its_writes() {
         let mut open = txn.scan(tree, ..).unwrap();
         txn.statement().rollback().unwrap();
         assert!(txn.rollback_to(&inner).is_err(), "it was made in the statement");
-        assert_eq!(open.next().unwrap().unwrap().0, b"1", "it sees nothing that is taken back");
+        assert_eq!(open.next().unwrap().unwrap().0, b"1", "it sees nothing that was rolled back");
         drop(open);
         assert_eq!(scanned(&txn, tree), pairs(&[("1", "10"), ("2", "20"), ("3", "30")]));
         txn.statement().begin().unwrap();
@@ -243,7 +243,7 @@ fn a_statement_rolls_back_alone_and_its_scans_skip_its_writes() {
         txn.statement().begin().unwrap();
         assert_eq!(scanned(&txn, tree).len(), 4, "the next one sees it");
         txn.statement().rollback().unwrap();
-        assert_eq!(scanned(&txn, tree).len(), 4, "only the last is taken back");
+        assert_eq!(scanned(&txn, tree).len(), 4, "only the last is rolled back");
         txn.put(tree, b"5", b"50").unwrap();
         txn.rollback_to(&before).unwrap();
         assert_eq!(scanned(&txn, tree).len(), 3, "beyond its begin");

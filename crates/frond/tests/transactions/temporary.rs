@@ -370,7 +370,7 @@ fn a_temporary_table_has_rows_indexes_and_numbers() {
     let txn = store.begin(Isolation::RepeatableRead);
     rows.put(&txn, b"unknown", b"").unwrap();
     let count = rows.row_count().unwrap();
-    assert!(count.rows >= 1 && !count.exact, "nobody has looked");
+    assert!(count.rows >= 1 && !count.exact, "it was not counted");
     drop(txn);
     assert!(matches!(rows.reserve(4, 1, 1), Err(Error::InvalidArgument(_))));
     store.is_idle();

@@ -372,7 +372,7 @@ mod tests {
     fn an_unfinished_run_is_completed_by_a_later_export() {
         let ((_one, mut one), (_other, mut other)) = (a_database(), a_database());
         let run = one.begin_run(&a_run("u1")).expect("begun");
-        one.acquire(run).expect("nobody has it");
+        one.acquire(run).expect("it has no owner");
         let failed = CellResult { state: State::Failed, ..a_cell() };
         one.write_cell(run, &a_key("innodb", 1), 0, &failed).expect("written");
         let early = export(&one, &[run]).expect("exported");
@@ -390,7 +390,7 @@ mod tests {
         // A run that a process here is running is left alone.
         let (_running, mut running) = a_database();
         let run = running.begin_run(&a_run("u1")).expect("begun");
-        running.acquire(run).expect("nobody has it");
+        running.acquire(run).expect("it has no owner");
         assert_eq!(import(&mut running, "f", &late).ok(), Some(Taken::default()));
         assert_eq!(running.measured(run).map(|values| values.len()).ok(), Some(0));
     }

@@ -127,7 +127,7 @@ fn library_transactions_span_trees_and_roll_back() -> Result<()> {
         assert!(one.get(1, b"key 0001", &mut value)?, "the other tree has it");
         one.rollback()?;
         one.begin(Begin::Read)?;
-        assert!(one.get(0, b"key 0001", &mut value)?, "it was taken back");
+        assert!(one.get(0, b"key 0001", &mut value)?, "it was rolled back");
         assert!(matches!(one.put(0, b"key 0003", b"c"), Err(Stop::Failed(_))), "it only reads");
         one.rollback()?;
     }

@@ -155,7 +155,10 @@ impl Recorder {
         let listed: Vec<Vec<u8>> =
             db.prepared().iter().map(|info| info.xid.as_bytes().to_vec()).collect();
         let pending = self.pending.names();
-        assert!(listed.iter().all(|name| pending.contains(name)), "P4: prepared, but by nobody");
+        assert!(
+            listed.iter().all(|name| pending.contains(name)),
+            "P4: a prepared transaction that no session prepared"
+        );
         for name in pending {
             let xid = Xid::new(&name)?;
             if listed.contains(&name) {

@@ -32,7 +32,7 @@ proptest! {
                 let slabs = spans.slabs.lock().unwrap();
                 let holes = slabs.maps.iter().flatten().map(Map::pages_free).sum::<usize>();
                 let most = limit + limit / TOLERATED_DIVISOR;
-                assert!(spans.mapped_bytes() <= most || holes == 0, "{holes} pages that nobody needs");
+                assert!(spans.mapped_bytes() <= most || holes == 0, "{holes} pages that are not needed");
                 continue;
             }
             if kind == 0 && !held.is_empty() {
@@ -101,7 +101,7 @@ fn holes_beyond_the_limit_are_released_and_reusable() {
     assert_eq!(spans.mapped_bytes(), LARGE);
     spans.set_limit(LARGE / 2);
     assert_eq!(spans.mapped_bytes(), LARGE / 2 + LARGE / 64);
-    assert!(spans.take(36 * UNIT_BYTES, 1).is_none(), "there is nothing more to be had");
+    assert!(spans.take(36 * UNIT_BYTES, 1).is_none(), "there is no more memory");
     spans.set_limit(LARGE);
     let mut again: Vec<_> = (0..32).filter_map(|_| spans.take(32 * UNIT_BYTES, 4096)).collect();
     assert_eq!((again.len(), spans.mapped_bytes()), (32, LARGE));

@@ -295,7 +295,7 @@ impl Recovery<'_> {
             (end, (!options.read_only).then(log).transpose()?)
         };
         if let Some(log) = log {
-            let engine = Arc::get_mut(engine).expect("nobody else has it before it runs");
+            let engine = Arc::get_mut(engine).expect("it is not shared before it runs");
             engine.checkpoint.begin_log_at(log.position());
             engine.log = Some(log);
         }

@@ -69,7 +69,7 @@ impl Txn {
             blobs.extend(own.pieces().iter().flat_map(|piece| piece.blobs.iter().cloned()));
             blobs.extend(own.blobs().cloned());
             shared.separate(own.sealed(), &mut blobs)?;
-            let fresh = Arc::get_mut(&mut payload).expect("nobody else has it yet");
+            let fresh = Arc::get_mut(&mut payload).expect("it is not shared yet");
             std::mem::swap(&mut fresh.writes, own.sealed());
             fresh.writes.list_trees(&mut fresh.trees);
             let written = state.entered.iter().map(|tree| tree.id);

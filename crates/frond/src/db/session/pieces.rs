@@ -248,7 +248,7 @@ fn scans_stay_consistent_while_pieces_are_merged() {
         }
         assert_eq!(rows, calls.rows(&before), "I44: seed {seed}");
     }
-    assert!(merged > 1000, "{merged}: scans were open beside few merged pieces");
+    assert!(merged > 1000, "{merged}: scans were open, but few pieces were merged");
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -82,7 +82,7 @@ fn a_wait_for_a_row_ends_by_the_clock() {
 #[test]
 fn a_wait_at_the_gate_ends_by_the_clock() {
     let (db, tree, clock) = open();
-    let batch = db.shared.locking.gate.pass(0).expect("nobody has locks");
+    let batch = db.shared.locking.gate.pass(0).expect("no transaction holds locks");
     let begin = clock.now();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| waits(&db, &tree));

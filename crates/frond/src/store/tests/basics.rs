@@ -115,7 +115,7 @@ pub(super) fn every_published_page_is_accepted_by_its_reader() {
 
 /// Promise: P18.
 #[test]
-pub(super) fn a_second_opener_learns_who_owns_the_store() {
+pub(super) fn a_second_opener_learns_which_process_owns_the_store() {
     let env = env();
     let first = create(&env, dir(), StoreOptions::default()).unwrap();
     for read_only in [false, true] {

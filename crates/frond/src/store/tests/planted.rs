@@ -36,7 +36,7 @@ fn planted_bugs_are_caught() {
         "store: a failed write does not close the file" =>
             faults::a_failed_write_stops_all_writes_and_the_last_version_opens,
         "store: a failed write stops only the file" => faults::a_failed_write_is_reported_at_once,
-        "store: the lock file is not locked" => basics::a_second_opener_learns_who_owns_the_store,
+        "store: the lock file is not locked" => basics::a_second_opener_learns_which_process_owns_the_store,
         "store: replaced pages of the directory never die" =>
             directory::named_snapshots_show_their_trees_until_they_are_dropped,
         "store: a named pin keeps nothing" =>

@@ -240,7 +240,7 @@ impl LockTable {
             row: None,
         };
         self.take(locks, &own, None, WaitPolicy::NoWait)
-            .expect("nobody asks for it before it is listed");
+            .expect("no thread looks for it before it is listed");
     }
 
     /// Reports that the set answers for fewer rows than before; may be called once. Transactions

@@ -193,7 +193,7 @@ fn only_values_lengthened_by_folding_become_blobs() {
         Ok(reference)
     });
     moving.unwrap();
-    assert_eq!(moved, [120], "who puts a long value moves it himself");
+    assert_eq!(moved, [120], "a put of a long value moves it itself");
     let of = |key: &[u8]| writes.entries(TREES[0]).find(|entry| entry.key == key).unwrap();
     assert_eq!((of(b"grown").tag, of(b"grown").payload), (Tag::PUT_BLOB, &reference[..]));
     assert_eq!(of(b"short").payload, b"11");

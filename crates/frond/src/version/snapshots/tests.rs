@@ -55,7 +55,7 @@ fn a_publish_pins_the_old_version_only_for_older_snapshots() {
     assert!(snapshots.pinned_memtable_bytes() > 0);
     snapshots.release(&inside, None);
     snapshots.release(&at_end, None);
-    assert_eq!(snapshots.pinned_memtable_bytes(), 0, "nobody holds what nobody reads");
+    assert_eq!(snapshots.pinned_memtable_bytes(), 0, "memtables without readers are not pinned");
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn other_records_leave_the_rest_of_a_buffer() {
     let filled = fill_up(&log, &[1; 1000]);
     take(&log, &[2; 300], 300);
     let more = fill_up(&log, &[1; 1000]);
-    assert!((1..5).contains(&more), "{more}: beside 3000 bytes in one of 8 KiB");
+    assert!((1..5).contains(&more), "{more}: with 3000 bytes in one of 8 KiB");
     take(&log, &[3; 3000], 3000);
     log.sync_through_now().unwrap();
     assert_eq!(read(&env, Lsn(0), CRASHED).unwrap().0.len(), filled + more + 2);

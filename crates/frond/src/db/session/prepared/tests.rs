@@ -279,7 +279,7 @@ fn rows_written_again_after_their_piece_was_dropped_stay_locked() {
         txn.prepare(&xid()).unwrap().detach();
         assert!(again.into_iter().all(is_locked), "{isolation:?}, prepared");
         let keeps_all = isolation == Isolation::Serializable;
-        assert_eq!(is_locked(1), keeps_all, "{isolation:?}, taken back");
+        assert_eq!(is_locked(1), keeps_all, "{isolation:?}, rolled back");
         db.commit_prepared(&xid()).unwrap();
         assert!(!again.into_iter().any(is_locked), "{isolation:?}, decided");
         assert_eq!(db.lock_stats().locks, 0);

@@ -121,7 +121,7 @@ fn the_key_of_a_contended_row_is_reported() {
         });
         until_waiting(&table, 1);
         let of_a = (1, 0, TREE, row(TREE, b"wanted", true), LockMode::Exclusive);
-        assert_eq!(told(&table.held(9)), std::slice::from_ref(&of_a), "who waits holds nothing");
+        assert_eq!(told(&table.held(9)), std::slice::from_ref(&of_a), "a waiter holds nothing");
         assert_eq!(told(&table.held_by(&a, 9)), [of_a]);
         table.release_all(&mut a);
         waits.join().unwrap().unwrap();

@@ -202,7 +202,7 @@ fn insert(table: &LockTable, rows: &Rows, id: u64, key: u8) {
     } else if inserted.is_ok() {
         rows.there.lock().unwrap().push(key);
     }
-    assert_eq!(inserted, Ok(()), "nobody here waits for an insert that waits for him");
+    assert_eq!(inserted, Ok(()), "no thread here waits for an insert that waits for it");
     rows.pending.lock().unwrap().retain(|pending| *pending != key);
     table.release_all(&mut locks);
 }
@@ -252,7 +252,7 @@ fn concurrent_inserts_and_scans_do_not_miss_each_other() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         let mut there = rows.there.lock().unwrap().clone();
         there.sort_unstable();
-        assert_eq!(there, [7, 9], "Rule I32: one of two who insert a key");
+        assert_eq!(there, [7, 9], "Rule I32: one of two inserts of a key");
         assert_eq!(table.stats().deadlocks, 0);
         assert_empty(&table);
     });
@@ -274,7 +274,7 @@ fn an_exclusive_tree_lock_excludes_all_writers() {
                 if id == 0 {
                     table.lock_table(&mut locks, TREE, TableMode::Exclusive, Forever).unwrap();
                     is_changed.store(true, Ordering::SeqCst);
-                    assert_eq!(writers.load(Ordering::SeqCst), 0, "somebody is writing");
+                    assert_eq!(writers.load(Ordering::SeqCst), 0, "a writer is active");
                     thread::yield_now();
                     is_changed.store(false, Ordering::SeqCst);
                 } else {
@@ -285,7 +285,7 @@ fn an_exclusive_tree_lock_excludes_all_writers() {
                             break; // a cycle: it waits for more, and the other for what it has
                         }
                         writers.fetch_add(1, Ordering::SeqCst);
-                        assert!(!is_changed.load(Ordering::SeqCst), "somebody has the tree");
+                        assert!(!is_changed.load(Ordering::SeqCst), "the tree is locked");
                         writers.fetch_sub(1, Ordering::SeqCst);
                     }
                 }

@@ -146,7 +146,7 @@ pub(super) fn a_release_grants_requests_in_arrival_order() {
     if !plant!("locks: a release wakes no waiter") {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     } else {
-        assert_eq!(table.waits().len(), 0, "somebody was forgotten");
+        assert_eq!(table.waits().len(), 0, "a waiter was forgotten");
     }
     let mut order = order.lock().unwrap().clone();
     order[..2].sort_unstable();
@@ -282,15 +282,15 @@ fn prepared_transactions_keep_and_reacquire_their_write_locks() {
     assert_empty(&after);
 
     // One row was written, and rolled back.
-    table.lock_row(&mut a, TREE, b"taken back", Write, NoWait).unwrap();
-    let taken_back = LockTable::row_hash(TREE, b"taken back");
+    table.lock_row(&mut a, TREE, b"given up", Write, NoWait).unwrap();
+    let taken_back = LockTable::row_hash(TREE, b"given up");
     table.release_at_prepare(&mut a, |tree, hash| (tree, hash) != (TREE, taken_back));
     let kept = table.list(&a);
     assert_eq!(kept.rows, all.rows[2..]);
     assert_eq!(kept.tables, [(TREE, TableMode::IntentExclusive)]);
     assert!(kept.ranges.is_empty());
     for (key, free) in
-        [(&b"read"[..], true), (b"locked", true), (b"taken back", true), (b"written", false)]
+        [(&b"read"[..], true), (b"locked", true), (b"given up", true), (b"written", false)]
     {
         assert_eq!(table.lock_row(&mut b, TREE, key, Exclusive, NoWait).is_ok(), free);
     }

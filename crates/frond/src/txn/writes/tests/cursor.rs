@@ -107,7 +107,7 @@ fn a_scan_continues_in_key_order_during_concurrent_writes() {
         cursor.advance().unwrap();
     }
     assert!(cursor.entry().is_none());
-    assert_ne!(live.lock().changes(TREE), cursor.changes(), "who asks is told");
+    assert_ne!(live.lock().changes(TREE), cursor.changes(), "a reader that asks sees the change");
     live.lock().rollback_to(mark);
     assert_eq!(scan(&live, mark).len(), 2000);
 }

@@ -97,7 +97,7 @@ pub(super) fn writers_are_listed_from_their_first_write_to_their_end() {
     assert!(listed(None).is_empty());
     writers.iter().for_each(|writer| tree.enter(writer));
     assert_eq!(listed(None), [0, 1, 2, 3, 4, 5]);
-    assert_eq!(listed(Some(&writers[4])), [0, 1, 2, 3, 5], "nobody asks himself");
+    assert_eq!(listed(Some(&writers[4])), [0, 1, 2, 3, 5], "no writer asks itself");
     tree.leave(&writers[1]);
     tree.leave(&writers[4]);
     assert_eq!(listed(None), [0, 2, 3, 5]);

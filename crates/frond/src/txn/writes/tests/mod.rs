@@ -113,7 +113,7 @@ fn a_rollback_restores_reads_counts_maximum_and_blobs() {
     assert_eq!(own.row_deltas().collect::<Vec<_>>(), [(TREE, -6)]);
     assert_eq!(own.maximum(TREE), Some(&b"b"[..]));
     assert_eq!(own.set.entry_count(), bytes);
-    assert_eq!(Arc::strong_count(&hold), 1, "its blob is let go");
+    assert_eq!(Arc::strong_count(&hold), 1, "its blob is released");
     assert!(own.changes(TREE) > changes + 5, "a rollback is a change");
     own.insert(key(b"c"), b"again", 1).unwrap();
     assert_eq!(

@@ -64,7 +64,7 @@ impl Model {
         self.wait(owner, id, mode, writes);
         if self.blockers(owner).is_empty() {
             let Some(Granted::Lock(taken)) = self.settle_one(owner) else {
-                panic!("who waits for nobody is granted")
+                panic!("a request without blockers is granted")
             };
             return Some(taken);
         }
